@@ -1,0 +1,1 @@
+"""From files and frames to interactions, their popularity, and their splits."""

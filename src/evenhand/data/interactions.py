@@ -1,0 +1,234 @@
+"""Who touched what: the one form in which every other room sees a log.
+
+Ids of any kind become indices 0…n-1 in the order of the sorted ids; pairs are unique and kept as CSR
+rows sorted by item, so that membership is a binary search and nothing is dense in users × items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from evenhand.errors import InputError
+
+if TYPE_CHECKING:
+    from evenhand.data.splits import Split
+
+
+@dataclass(frozen=True, eq=False)
+class Interactions:
+    """Unique user-item pairs over a fixed vocabulary of users and items.
+
+    The vocabulary may hold ids without a pair: the train and test parts of a split share one.
+    """
+
+    user_ids: pa.Array
+    """Sorted, unique ids; position = index. int64 where every id is an integer, else string."""
+    item_ids: pa.Array
+    indptr: np.ndarray
+    """int64 [n_users + 1]: the pairs of user u are indptr[u]:indptr[u + 1]."""
+    items: np.ndarray
+    """int32 [n_pairs]: item indices, ascending within each user."""
+    ratings: np.ndarray | None = None
+    """float32 [n_pairs], aligned with `items`; of repeated pairs the latest, or without timestamps the last."""
+    timestamps: np.ndarray | None = None
+    """float64 [n_pairs], seconds or whatever the file has; of repeated pairs the latest."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know about how this came to be, one sentence each (rows collapsed, dropped…)."""
+
+    @staticmethod
+    def read(
+        source: Any,
+        *,
+        user: str = "user",
+        item: str = "item",
+        rating: str | None = None,
+        timestamp: str | None = None,
+        min_rating: float | None = None,
+        header: bool | None = None,
+    ) -> Interactions:
+        """Read a csv, tsv, `::`-separated .dat or parquet file, or any Arrow-speaking table.
+
+        `rating` and `timestamp` name optional columns; left as None they are used when columns of just
+        these names exist. `header` says whether a text file starts with column names: None means yes,
+        except for `.dat` and `.data`, whose columns are then user, item, rating, timestamp in this order.
+        """
+        from evenhand.data.read import read_interactions
+
+        return read_interactions(
+            source,
+            user=user,
+            item=item,
+            rating=rating,
+            timestamp=timestamp,
+            min_rating=min_rating,
+            header=header,
+        )
+
+    @staticmethod
+    def from_pairs(
+        users: Any,
+        items: Any,
+        *,
+        ratings: Any = None,
+        timestamps: Any = None,
+        user_ids: pa.Array | None = None,
+        item_ids: pa.Array | None = None,
+        n_users: int | None = None,
+        n_items: int | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> Interactions:
+        """Build from two aligned arrays of *indices*; repeated pairs collapse to their latest occurrence.
+
+        Without `user_ids` and `item_ids` the indices are the ids; `n_users`, `n_items` widen the vocabulary.
+        """
+        users = np.asarray(users, dtype=np.int64).ravel()
+        items = np.asarray(items, dtype=np.int64).ravel()
+        if users.shape != items.shape:
+            raise InputError(f"users and items differ in length: {len(users)} and {len(items)}.")
+        n_users = _vocabulary_size("user", users, user_ids, n_users)
+        n_items = _vocabulary_size("item", items, item_ids, n_items)
+        if n_users * n_items >= 2**62:
+            raise InputError(f"{n_users:,} users × {n_items:,} items are more than evenhand can index.")
+
+        key = users * max(n_items, 1) + items
+        when = None if timestamps is None else np.asarray(timestamps, dtype=np.float64)
+        order = np.argsort(key, kind="stable") if when is None else np.lexsort((when, key))
+        sorted_key = key[order]
+        last = np.ones(len(key), dtype=bool)
+        last[:-1] = sorted_key[1:] != sorted_key[:-1]
+        keep = order[last]
+        collapsed = len(key) - len(keep)
+        if collapsed:
+            notes = (*notes, f"{collapsed:,} repeated pairs were collapsed into one each.")
+        counts = np.bincount(users[keep], minlength=n_users)
+        return Interactions(
+            user_ids=pa.array(np.arange(n_users)) if user_ids is None else user_ids,
+            item_ids=pa.array(np.arange(n_items)) if item_ids is None else item_ids,
+            indptr=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            items=items[keep].astype(np.int32),
+            ratings=None if ratings is None else np.asarray(ratings, dtype=np.float32)[keep],
+            timestamps=None if when is None else when[keep],
+            notes=notes,
+        )
+
+    def split(
+        self,
+        test: float = 0.2,
+        validation: float = 0.1,
+        *,
+        seed: int = 0,
+        how: str = "random",
+    ) -> Split:
+        """Split into train, validation and test: `how` is random, per-user, leave-last-out or time.
+
+        `test` is a share of all pairs, `validation` a share of what then remains.
+        """
+        from evenhand.data.splits import split_interactions
+
+        return split_interactions(self, test=test, validation=validation, seed=seed, how=how)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __repr__(self) -> str:
+        return f"Interactions({self.n_users:,} users × {self.n_items:,} items, {len(self):,} pairs)"
+
+    @property
+    def n_users(self) -> int:
+        return len(self.user_ids)
+
+    @property
+    def n_items(self) -> int:
+        return len(self.item_ids)
+
+    @cached_property
+    def users(self) -> np.ndarray:
+        """int32 [n_pairs]: the user of each pair, aligned with `items`."""
+        return np.repeat(np.arange(self.n_users, dtype=np.int32), self.activity)
+
+    @cached_property
+    def popularity(self) -> np.ndarray:
+        """int64 [n_items]: how many users touched each item."""
+        return np.bincount(self.items, minlength=self.n_items)
+
+    @cached_property
+    def activity(self) -> np.ndarray:
+        """int64 [n_users]: how many items each user touched."""
+        return np.diff(self.indptr)
+
+    @cached_property
+    def by_item(self) -> tuple[np.ndarray, np.ndarray]:
+        """The same pairs as CSR over items: (indptr [n_items + 1], users ascending within each item)."""
+        order = np.argsort(self.items, kind="stable")
+        return np.concatenate([[0], np.cumsum(self.popularity)]), self.users[order]
+
+    @cached_property
+    def keys(self) -> np.ndarray:
+        """int64 [n_pairs], ascending: user * n_items + item, for membership by binary search."""
+        return self.users.astype(np.int64) * self.n_items + self.items
+
+    def row(self, user: int) -> np.ndarray:
+        """The items of one user, ascending."""
+        return self.items[self.indptr[user] : self.indptr[user + 1]]
+
+    def contains(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """Whether each (user, item) pair of two broadcastable index arrays is here; negative items are not."""
+        users, items = np.broadcast_arrays(users, items)
+        if not len(self):
+            return np.zeros(users.shape, dtype=bool)
+        wanted = users.astype(np.int64) * self.n_items + items
+        place = np.minimum(np.searchsorted(self.keys, wanted), len(self) - 1)
+        return (self.keys[place] == wanted) & (items >= 0)
+
+    def take(self, mask: np.ndarray) -> Interactions:
+        """The pairs where `mask` is true, over the same vocabulary."""
+        counts = np.bincount(self.users[mask], minlength=self.n_users)
+        return Interactions(
+            user_ids=self.user_ids,
+            item_ids=self.item_ids,
+            indptr=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            items=self.items[mask],
+            ratings=None if self.ratings is None else self.ratings[mask],
+            timestamps=None if self.timestamps is None else self.timestamps[mask],
+            notes=self.notes,
+        )
+
+    def union(self, *others: Interactions | None) -> Interactions:
+        """All pairs of these parts (None counts as empty), which must share one vocabulary."""
+        parts = [self, *(p for p in others if p is not None)]
+        if any(p.n_users != self.n_users or p.n_items != self.n_items for p in parts):
+            raise InputError("only parts of one split can be united: their users or items differ.")
+        return Interactions.from_pairs(
+            np.concatenate([p.users for p in parts]),
+            np.concatenate([p.items for p in parts]),
+            user_ids=self.user_ids,
+            item_ids=self.item_ids,
+        )
+
+    def to_table(self) -> pa.Table:
+        """The pairs with their ids, as an Arrow table: user, item and, where known, rating and timestamp."""
+        columns: Mapping[str, Any] = {
+            "user": self.user_ids.take(pa.array(self.users)),
+            "item": self.item_ids.take(pa.array(self.items)),
+        }
+        for name, values in (("rating", self.ratings), ("timestamp", self.timestamps)):
+            if values is not None:
+                columns = {**columns, name: pa.array(values)}
+        return pa.table(columns)
+
+    def with_notes(self, *notes: str) -> Interactions:
+        return replace(self, notes=(*self.notes, *notes))
+
+
+def _vocabulary_size(kind: str, indices: np.ndarray, ids: pa.Array | None, size: int | None) -> int:
+    needed = int(indices.max()) + 1 if len(indices) else 0
+    given = len(ids) if ids is not None else size if size is not None else needed
+    if len(indices) and (indices.min() < 0 or needed > given):
+        raise InputError(f"{kind} indices must lie in 0…{given - 1}.")
+    return given

@@ -1,0 +1,72 @@
+"""What an encoder is: parameters → one vector a user and one an item, for R replicas at once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from evenhand import keyed
+from evenhand.data.interactions import Interactions
+from evenhand.errors import InputError
+
+
+class Vectors(NamedTuple):
+    """A model: the score of (u, i) is the inner product of `users[r, u]` and `items[r, i]`."""
+
+    users: Tensor
+    """[R, n_users, d]"""
+    items: Tensor
+    """[R, n_items, d]"""
+
+    def detach(self) -> Vectors:
+        return Vectors(self.users.detach(), self.items.detach())
+
+
+@dataclass(frozen=True)
+class Encoder(ABC):
+    """The shape of a model; `start` makes one with fresh parameters for every seed."""
+
+    dim: int = 64
+    """Length of the vectors."""
+
+    def __post_init__(self) -> None:
+        if self.dim < 1:
+            raise InputError(f"dim must be at least 1, not {self.dim}.")
+
+    @abstractmethod
+    def start(self, train: Interactions, seeds: Sequence[int], device: torch.device | str) -> Tables:
+        """A module with parameters for one replica a seed."""
+
+
+class Tables(nn.Module):
+    """One learned vector a user and an item; called, it returns them as the model's vectors."""
+
+    def __init__(
+        self, train: Interactions, dim: int, seeds: Sequence[int], device: torch.device | str
+    ) -> None:
+        super().__init__()
+        tables = [_xavier_normal(train, dim, seed) for seed in seeds]
+        self.users = nn.Parameter(torch.stack([users for users, _ in tables]).to(device))
+        self.items = nn.Parameter(torch.stack([items for _, items in tables]).to(device))
+
+    def raw(self) -> Vectors:
+        """The tables themselves, before any propagation."""
+        return Vectors(self.users, self.items)
+
+    def forward(self) -> Vectors:
+        return self.raw()
+
+
+def _xavier_normal(train: Interactions, dim: int, seed: int) -> tuple[Tensor, Tensor]:
+    """User and item tables N(0, 2 / (rows + dim)), drawn on the CPU so that every device starts alike."""
+    generator = torch.Generator().manual_seed(keyed.key(seed, 0x1417) & (2**63 - 1))
+
+    def table(size: int) -> Tensor:
+        return torch.randn(size, dim, generator=generator) * (2 / (size + dim)) ** 0.5
+
+    return table(train.n_users), table(train.n_items)

@@ -1,0 +1,24 @@
+"""The two ways evenhand says that it cannot go on: the input is wrong, or a run failed."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class InputError(ValueError):
+    """Something a person gave is wrong. The message is one sentence that says what, where, and what to do."""
+
+
+class RunError(RuntimeError):
+    """The input was fine, but the work could not be completed."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
+    """An `InputError` for a name that does not exist, offering the nearest one that does.
+
+    >>> str(unknown("method", "auc-n", ["auc-ns", "rns"]))
+    "unknown method 'auc-n'; did you mean 'auc-ns'? Known: auc-ns, rns."
+    """
+    names = sorted(known)
+    near = get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    return InputError(f"unknown {kind} '{name}'; {hint}Known: {', '.join(names)}.")

@@ -1,0 +1,159 @@
+"""`compare`: several methods on one split, trained alike, in one table with error bars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evenhand.data.interactions import Interactions
+from evenhand.data.splits import Split
+from evenhand.encoders import Encoder
+from evenhand.errors import InputError
+from evenhand.experiments.verdict import verdict
+from evenhand.methods import Contender, contender
+from evenhand.metrics.statistics import Summary, summarise
+from evenhand.metrics.users import METRICS
+from evenhand.training.fit import Fit, OnEpoch, resolve_encoder, train
+from evenhand.training.selection import Evaluator, Result, Results
+from evenhand.training.settings import ProtocolName, Settings
+
+DEFAULT_METHODS = ("rns", "pns", "dns", "auc-ns")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One contender at one k."""
+
+    name: str
+    encoder: str | None
+    method: str
+    k: int
+    metrics: Mapping[str, Summary]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "encoder": self.encoder,
+            "method": self.method,
+            "k": self.k,
+            "metrics": {name: value.to_json() for name, value in self.metrics.items()},
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class CompareResult:
+    """The rows of every contender, what they rest on, and the sentence that sums them up."""
+
+    rows: tuple[Row, ...]
+    sentence: str
+    fits: Mapping[str, Fit]
+    """By the contender's label."""
+    other_tests: Mapping[str, tuple[Row, ...]]
+    """The same models on further test parts."""
+    protocol: ProtocolName
+    ks: tuple[int, ...]
+    description: str
+    notes: tuple[str, ...]
+
+    def row(self, name: str, k: int) -> Row:
+        for row in self.rows:
+            if (row.name, row.k) == (name, k):
+                return row
+        raise InputError(f"there is no row '{name}' at k = {k}.")
+
+    def to_json(self) -> dict[str, Any]:
+        """What `--json` prints; undefined numbers are null."""
+        return {
+            "protocol": self.protocol,
+            "data": self.description,
+            "rows": [row.to_json() for row in self.rows],
+            "other_tests": {name: [row.to_json() for row in rows] for name, rows in self.other_tests.items()},
+            "verdict": self.sentence,
+            "notes": list(self.notes),
+            "training": {
+                label: {
+                    "seconds": round(fit.seconds, 2),
+                    "chosen_epochs": list(fit.epochs),
+                    "configuration": dict(fit.model.info),
+                }
+                for label, fit in self.fits.items()
+            },
+        }
+
+
+def compare(
+    split: Split,
+    methods: Sequence[str | Contender] = DEFAULT_METHODS,
+    encoder: str | Encoder = "mf",
+    seeds: int | Sequence[int] = 3,
+    settings: Settings | None = None,
+    *,
+    protocol: ProtocolName = "honest",
+    ks: Sequence[int] = (5, 10, 20),
+    hot: str | None = None,
+    device: str = "auto",
+    other_tests: Mapping[str, Interactions] | None = None,
+    progress: Callable[[str], OnEpoch | None] | None = None,
+) -> CompareResult:
+    """Train every method with the same encoder, settings and seeds, and judge them on the same test part.
+
+    `progress` is asked for a callback at the start of each contender, with its label.
+    """
+    contenders = [contender(m) if isinstance(m, str) else m for m in methods]
+    if not contenders:
+        raise InputError("there is nothing to compare: name at least one method.")
+    labels = [c.label for c in contenders]
+    if len(set(labels)) != len(labels):
+        raise InputError(f"every method can be named once only: {', '.join(labels)}.")
+    encoder = resolve_encoder(encoder)
+    ks = tuple(sorted(set(ks)))
+
+    fits: dict[str, Fit] = {}
+    others: dict[str, list[Row]] = {name: [] for name in other_tests or {}}
+    for one in contenders:
+        fits[one.label] = fitted = train(
+            split,
+            encoder,
+            one.sampler,
+            seeds,
+            settings,
+            protocol=protocol,
+            device=device,
+            ks=ks,
+            hot=hot,
+            on_epoch=progress(one.label) if progress else None,
+        )
+        for name, part in (other_tests or {}).items():
+            evaluator = Evaluator(part, split.consumed, hot_of(split, hot or protocol), ks)
+            vectors = fitted.model.vectors
+            others[name] += _rows(one, encoder, evaluator.results(vectors))
+    return CompareResult(
+        rows=tuple(row for one in contenders for row in _rows(one, encoder, fits[one.label].results)),
+        sentence=verdict(contenders, fits, protocol, ks),
+        fits=fits,
+        other_tests={name: tuple(rows) for name, rows in others.items()},
+        protocol=protocol,
+        ks=ks,
+        description=split.description,
+        notes=tuple(dict.fromkeys(note for fitted in fits.values() for note in fitted.notes)),
+    )
+
+
+def hot_of(split: Split, rule: str) -> np.ndarray:
+    from evenhand.data.hot import HotRule
+
+    return HotRule.parse(rule).mask(split)
+
+
+def _rows(one: Contender, encoder: Encoder, results: Results) -> list[Row]:
+    return [
+        Row(one.label, type(encoder).__name__.lower(), one.method, k, _summaries(found))
+        for k, found in results.items()
+    ]
+
+
+def _summaries(found: Sequence[Result]) -> dict[str, Summary]:
+    return {name: summarise([result.metrics[name] for result in found]) for name in METRICS}

@@ -1,0 +1,170 @@
+"""From a table of recommendations, of whatever system, to its metrics.
+
+This is the border of the room: ids become indices and rows become lists here once, oddities of the table
+are counted and told, and everything after that works on arrays.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evenhand.errors import InputError
+from evenhand.metrics.lists import Lists, count, read_lists
+from evenhand.metrics.statistics import Summary, summarise
+from evenhand.metrics.users import METRICS, NO_ITEM, UserMetrics, score_lists
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from evenhand.data.hot import HotRule
+    from evenhand.data.splits import Split
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluationRow:
+    """The metrics at one k."""
+
+    k: int
+    metrics: Mapping[str, Summary]
+    """Every name of `METRICS`, summarised over seeds."""
+    per_seed: tuple[UserMetrics, ...]
+    """One per seed, in the order of `Evaluation.seeds`; all over the same users, for paired tests."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What `evaluate` found, one row per k."""
+
+    name: str
+    rows: tuple[EvaluationRow, ...]
+    seeds: tuple[Any, ...]
+    """The values of the column seed, ascending; (None,) without one."""
+    hot: str
+    """What counted as hot, in words."""
+    notes: tuple[str, ...]
+    """What a reader should know about the table, one sentence each."""
+
+    def at(self, k: int) -> EvaluationRow:
+        """The row of one k."""
+        for row in self.rows:
+            if row.k == k:
+                return row
+        raise InputError(f"k = {k} was not evaluated; there is {', '.join(str(row.k) for row in self.rows)}.")
+
+    def to_table(self) -> pa.Table:
+        """One line per k and metric: name, k, metric, mean, std, values (one per seed)."""
+        import pyarrow as pa
+
+        cells = [(row.k, metric, found) for row in self.rows for metric, found in row.metrics.items()]
+        return pa.table(
+            {
+                "name": pa.array([self.name] * len(cells), pa.string()),
+                "k": pa.array([k for k, _, _ in cells], pa.int64()),
+                "metric": pa.array([metric for _, metric, _ in cells], pa.string()),
+                "mean": pa.array([found.mean for _, _, found in cells], pa.float64()),
+                "std": pa.array([found.std for _, _, found in cells], pa.float64()),
+                "values": pa.array([found.values for _, _, found in cells], pa.list_(pa.float64())),
+            }
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that `--json` prints; an undefined number is null. Plain lists have no `mse`."""
+        return {
+            "rows": [
+                {
+                    "name": self.name,
+                    "encoder": None,
+                    "method": None,
+                    "k": row.k,
+                    "metrics": {name: found.to_json() for name, found in row.metrics.items()} | {"mse": None},
+                }
+                for row in self.rows
+            ],
+            "hot": self.hot,
+            "notes": list(self.notes),
+        }
+
+
+def evaluate(
+    recs: Any,
+    split: Split,
+    k: int | Iterable[int] = (5, 10, 20),
+    hot: str | float | HotRule = "honest",
+    *,
+    name: str = "recommendations",
+) -> Evaluation:
+    """Judge recommendations against the test part of a split.
+
+    `recs` is a csv, tsv or parquet file or any Arrow-speaking table with columns `user`, `item` and `rank`
+    (ascending) or, without one, `score` (descending; ties in order of occurrence). With a column `seed`
+    each seed is evaluated and the metrics are summarised over them. `hot` is a hot/cold rule: honest,
+    paper, a share, a least number of train interactions, or a `HotRule`.
+
+    Every user with a test item counts: without recommendations, as an empty list. Items outside the split
+    stay in the list as misses, and are cold. Users outside the split are dropped. Of an item that a list
+    repeats, the first occurrence counts.
+    """
+    from evenhand.data.hot import HotRule
+
+    ks = _checked_ks(k)
+    users = np.flatnonzero(split.test.activity)
+    if not len(users):
+        raise InputError("the test part of the split is empty, so there is nothing to evaluate against.")
+    rule = hot if isinstance(hot, HotRule) else HotRule.parse(hot)
+    is_hot = rule.mask(split)
+    by_seed, notes = read_lists(recs, split.test)
+    found: list[dict[int, UserMetrics]] = []
+    odd: Counter[str] = Counter()
+    for lists in by_seed.values():
+        top = lists.top(users, max(ks))
+        found.append(score_lists(top, users, split.test, is_hot, ks, consumed=split.consumed))
+        odd.update(_oddities(lists, users, top, split))
+    return Evaluation(
+        name=name,
+        rows=tuple(_row(n, [metrics[n] for metrics in found]) for n in ks),
+        seeds=tuple(by_seed),
+        hot=rule.describe(),
+        notes=(*notes, *_notes(odd, len(users), max(ks), len(by_seed))),
+    )
+
+
+def _row(k: int, per_seed: list[UserMetrics]) -> EvaluationRow:
+    metrics = {metric: summarise([one.mean(metric) for one in per_seed]) for metric in METRICS}
+    return EvaluationRow(k, metrics, tuple(per_seed))
+
+
+def _oddities(lists: Lists, users: np.ndarray, top: np.ndarray, split: Split) -> dict[str, int]:
+    """How often one seed's lists are not what one expects of lists for these users."""
+    length = np.count_nonzero(top != NO_ITEM, axis=1)
+    listed = np.unique(lists.users)
+    return {
+        "empty": int((length == 0).sum()),
+        "short": int(((length > 0) & (length < top.shape[1])).sum()),
+        "unjudged": int((split.test.activity[listed] == 0).sum()),
+        "consumed": int(split.consumed.contains(users[:, None], top).sum()),
+    }
+
+
+def _notes(odd: Mapping[str, int], n_users: int, k: int, n_seeds: int) -> list[str]:
+    over = f", over {n_seeds} seeds" if n_seeds > 1 else ""
+    users = count(n_users, "test user")
+    told = {
+        "empty": f"Counted as empty: the lists of {odd['empty']:,} of {users} without recommendations{over}.",
+        "short": f"Counted empty slots as misses in {count(odd['short'], 'list')} shorter than {k}{over}.",
+        "unjudged": f"Left out {count(odd['unjudged'], 'list')} of users without a test item{over}.",
+        "consumed": f"Counted as misses {count(odd['consumed'], 'recommendation')} "
+        f"of what the user has in train or validation already{over}.",
+    }
+    return [sentence for what, sentence in told.items() if odd[what]]
+
+
+def _checked_ks(k: int | Iterable[int]) -> list[int]:
+    ks = list(k) if isinstance(k, Iterable) else [k]
+    if not ks or any(not isinstance(n, int | np.integer) or n < 1 for n in ks):
+        raise InputError(f"k must be one or more whole numbers from 1 up, not {k!r}.")
+    return sorted({int(n) for n in ks})

@@ -1,0 +1,95 @@
+"""How good a list is: accuracy of the first k recommendations, and how often they err.
+
+Every function is pure: from `hits` (bool [n, k]: does the slot hold a test item of the row's user?) to one
+float64 per user. Slots beyond k are ignored; a row with fewer items than k is a short list.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def precision(hits: np.ndarray, k: int) -> np.ndarray:
+    """TP / k, with TP = |Rec ∩ T|: Rec is the list of the first k items, T the user's test items.
+
+    The divisor is k even where the list is shorter, so that leaving slots empty is never rewarded.
+
+    >>> precision(np.array([[True, False, True, False]]), k=4)
+    array([0.5])
+    """
+    return _true_positives(hits, k) / k
+
+
+def recall(hits: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarray:
+    """TP / |T|, with |T| = `n_relevant`; nan for a user without test items.
+
+    >>> recall(np.array([[True, False, True, False]]), np.array([8]), k=4)
+    array([0.25])
+    """
+    return _ratio(_true_positives(hits, k), n_relevant, empty=np.nan)
+
+
+def f1(hits: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarray:
+    """2·TP / (k + |T|), the harmonic mean of a user's precision and recall (not of the averages).
+
+    >>> f1(np.array([[True, False, True, False]]), np.array([4]), k=4)
+    array([0.5])
+    """
+    return 2.0 * _true_positives(hits, k) / (k + np.asarray(n_relevant))
+
+
+def ndcg(hits: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarray:
+    """Σ over hits of 1/log2(rank + 1), divided by that sum for the ideal list of min(k, |T|) hits.
+
+    The rank of the first slot is 1. nan for a user without test items.
+
+    >>> ndcg(np.array([[True, True, False], [False, False, True]]), np.array([2, 1]), k=3)
+    array([1. , 0.5])
+    """
+    gain = 1.0 / np.log2(np.arange(2, k + 2))
+    # Both sums run from the first rank down, so that a perfect list gives exactly 1.
+    found = np.cumsum(hits[:, :k] * gain[: hits.shape[1]], axis=1)[:, -1]
+    ideal = np.concatenate([[0.0], np.cumsum(gain)])[np.minimum(n_relevant, k)]
+    return _ratio(found, ideal, empty=np.nan)
+
+
+def fpr(hits: np.ndarray, k: int) -> np.ndarray:
+    """The paper's false positive rate, |Rec \\ T| / k read as 1 − precision.
+
+    It divides by the list and not by the negatives, so it is a false *discovery* rate; `fpr_true` is the
+    textbook rate. It stays 1 − precision for a short list: an empty slot counts as an error.
+
+    >>> fpr(np.array([[True, False, False, False]]), k=4)
+    array([0.75])
+    """
+    return 1.0 - precision(hits, k)
+
+
+def fnr(hits: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarray:
+    """|T \\ Rec| / |T| = 1 − recall; nan for a user without test items.
+
+    >>> fnr(np.array([[True, False, True, False]]), np.array([8]), k=4)
+    array([0.75])
+    """
+    return 1.0 - recall(hits, n_relevant, k)
+
+
+def fpr_true(negatives: np.ndarray, n_negatives: np.ndarray, k: int) -> np.ndarray:
+    """|Rec ∩ N| / |N|, where N holds the items that are neither consumed nor in T.
+
+    `negatives` (bool [n, k]) marks the slots with an item of N, `n_negatives` is |N|. A user without a
+    negative cannot be shown one: 0/0 counts as 0.
+
+    >>> fpr_true(np.array([[True, False, True], [False, False, False]]), np.array([50, 0]), k=3)
+    array([0.04, 0.  ])
+    """
+    return _ratio(_true_positives(negatives, k), n_negatives, empty=0.0)
+
+
+def _true_positives(hits: np.ndarray, k: int) -> np.ndarray:
+    return np.count_nonzero(hits[:, :k], axis=1)
+
+
+def _ratio(above: np.ndarray, below: np.ndarray, empty: float) -> np.ndarray:
+    below = np.asarray(below)
+    return np.divide(above, below, out=np.full(below.shape, empty), where=below > 0)

@@ -1,0 +1,276 @@
+"""Is a difference more than chance? Two sources of chance are asked: the training seed and the users.
+
+A paired t test over seeds says whether training again would give the same answer, a paired bootstrap over
+users whether other users would; a verdict needs both, and says which tests it rests on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evenhand.errors import InputError
+from evenhand.metrics.student import t_quantile, t_two_sided
+
+if TYPE_CHECKING:
+    from evenhand.metrics.users import UserMetrics
+
+CONFIDENCE = 0.95
+ROUNDING = 1e-12
+"""Differences smaller than this share of the numbers compared are rounding, and count as zero."""
+CHUNK_CELLS = 2**21
+"""The bootstrap draws its weights [draws, users] in blocks of about this many cells."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A number that was measured once per seed."""
+
+    mean: float
+    std: float | None
+    """With ddof=1; None for one seed."""
+    values: tuple[float, ...]
+    """One per seed. Where one of them is undefined (nan), so are mean and std."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As in the `--json` of every command: nan becomes null."""
+        return {"mean": _null(self.mean), "std": _null(self.std), "values": [_null(v) for v in self.values]}
+
+
+def summarise(values: Sequence[float] | np.ndarray) -> Summary:
+    """Mean and sample standard deviation of one value per seed.
+
+    >>> summarise([1.0, 2.0, 3.0])
+    Summary(mean=2.0, std=1.0, values=(1.0, 2.0, 3.0))
+    >>> summarise([0.5]).std is None
+    True
+    """
+    array = np.asarray(values, dtype=np.float64).ravel()
+    if not len(array):
+        raise InputError("there is no value to summarise; give one per seed.")
+    std = float(array.std(ddof=1)) if len(array) > 1 else None
+    return Summary(float(array.mean()), std, tuple(array.tolist()))
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A difference a − b with its 95 % interval and two-sided p value."""
+
+    difference: float
+    low: float
+    high: float
+    p: float
+
+    @property
+    def excludes_zero(self) -> bool:
+        return self.low > 0 or self.high < 0
+
+
+def paired_over_seeds(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray) -> Interval | None:
+    """The paired t test of a − b, where a[s] and b[s] come from the same seed.
+
+    None where nothing can be said: one seed, or an undefined value. Differences that are all the same (two
+    deterministic methods) leave no doubt over seeds: the interval is a point, p is 1 at zero and 0 elsewhere.
+
+    >>> found = paired_over_seeds([0.42, 0.44, 0.43], [0.40, 0.41, 0.42])
+    >>> [round(x, 4) for x in (found.difference, found.low, found.high, found.p)]
+    [0.02, -0.0048, 0.0448, 0.0742]
+    """
+    gap = _paired(a, b, "seed")
+    n = len(gap)
+    if n < 2 or not np.isfinite(gap).all():
+        return None
+    difference = float(gap.mean())
+    error = float(gap.std(ddof=1)) / math.sqrt(n)
+    noise = ROUNDING * float(max(np.abs(a).max(), np.abs(b).max()))
+    if error <= noise:
+        same = abs(difference) <= noise
+        point = 0.0 if same else difference
+        return Interval(point, point, point, p=1.0 if same else 0.0)
+    half = t_quantile(0.5 + CONFIDENCE / 2, n - 1) * error
+    return Interval(difference, difference - half, difference + half, t_two_sided(difference / error, n - 1))
+
+
+def bootstrap_over_users(a: np.ndarray, b: np.ndarray, draws: int = 1000, seed: int = 0) -> Interval | None:
+    """The paired bootstrap of mean(a) − mean(b): a[u] and b[u] are the values of one user under both methods.
+
+    Average over seeds first. Each draw weighs every user by Poisson(1), the large-n form of resampling with
+    replacement that needs one pass over the users. The interval holds the central 95 % of the draws. None
+    for fewer than two users or an undefined value.
+    """
+    _paired(a, b, "user")
+    ones = np.ones(np.size(a))
+    return bootstrap_ratios_over_users(a, ones, b, ones, draws, seed)
+
+
+def bootstrap_ratios_over_users(
+    a_numerators: np.ndarray,
+    a_denominators: np.ndarray,
+    b_numerators: np.ndarray,
+    b_denominators: np.ndarray,
+    draws: int = 1000,
+    seed: int = 0,
+) -> Interval | None:
+    """The same for Σ a_num / Σ a_den − Σ b_num / Σ b_den, when users weigh by a denominator.
+
+    Pooled rates bring their own numerators and denominators. The mean over users for whom a rate is defined
+    is one too: the numerator is the user's rate (0 where undefined), the denominator 1 (0 where undefined).
+    None for fewer than two users or when either sum of denominators is zero.
+    """
+    sides = (a_numerators, a_denominators, b_numerators, b_denominators)
+    columns = [np.asarray(side, dtype=np.float64).ravel() for side in sides]
+    if len({len(column) for column in columns}) > 1:
+        raise InputError("the numerators and denominators must hold the same users, but differ in length.")
+    return _bootstrap(np.column_stack(columns), draws, seed)
+
+
+def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
+    """Holm's adjustment for asking several questions at once; nan (no test) stays nan and is not counted.
+
+    >>> holm([0.01, 0.04, 0.03])
+    array([0.03, 0.06, 0.06])
+    """
+    p = np.asarray(p_values, dtype=np.float64).ravel()
+    asked = np.flatnonzero(~np.isnan(p))
+    order = asked[np.argsort(p[asked], kind="stable")]
+    stepped = p[order] * np.arange(len(order), 0, -1)
+    adjusted = np.full(len(p), np.nan)
+    adjusted[order] = np.minimum(np.maximum.accumulate(stepped), 1.0)
+    return adjusted
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A difference between two methods, judged over seeds and over users."""
+
+    seeds: Interval | None
+    """None for one seed."""
+    users: Interval | None
+    n_seeds: int
+    n_users: int
+
+    @property
+    def beyond_uncertainty(self) -> bool:
+        """Whether every test that could be made puts zero outside its interval, on the same side."""
+        tests = self._tests
+        sides = {test.low > 0 for test in tests}
+        return bool(tests) and all(test.excludes_zero for test in tests) and len(sides) == 1
+
+    @property
+    def p(self) -> float:
+        """The larger p value of the tests made, for `holm`; nan without a test."""
+        return max((test.p for test in self._tests), default=math.nan)
+
+    @property
+    def rests_on(self) -> str:
+        """What the verdict rests on, to be put in a sentence.
+
+        >>> Comparison(None, Interval(0.1, 0.05, 0.15, 0.002), n_seeds=1, n_users=943).rests_on
+        'a bootstrap over 943 users'
+        """
+        made = []
+        if self.seeds is not None:
+            made.append(f"a paired t test over {self.n_seeds} seeds")
+        if self.users is not None:
+            made.append(f"a bootstrap over {self.n_users:,} users")
+        return " and ".join(made) or "no test"
+
+    @property
+    def _tests(self) -> list[Interval]:
+        return [test for test in (self.seeds, self.users) if test is not None]
+
+
+def compare_metric(
+    a: Sequence[UserMetrics], b: Sequence[UserMetrics], name: str, draws: int = 1000, seed: int = 0
+) -> Comparison:
+    """Judge a − b on one metric, given the `UserMetrics` of each method at one k, one per seed.
+
+    A method that does not depend on the seed comes with its result repeated.
+    """
+    if not a or len(a) != len(b):
+        raise InputError(
+            f"a paired comparison needs as many seeds of both methods, not {len(a)} and {len(b)}."
+        )
+    users = a[0].users
+    if any(m.k != a[0].k or not np.array_equal(m.users, users) for m in (*a, *b)):
+        raise InputError(
+            "a paired comparison needs the same k and the same users for both methods and all seeds."
+        )
+    over_seeds = paired_over_seeds([m.mean(name) for m in a], [m.mean(name) for m in b])
+    over_users = bootstrap_ratios_over_users(*_fractions(a, name), *_fractions(b, name), draws, seed)
+    return Comparison(over_seeds, over_users, n_seeds=len(a), n_users=len(users))
+
+
+def _fractions(runs: Sequence[UserMetrics], name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Numerators and denominators per user, averaged over seeds, whose ratio of sums is the metric."""
+    if name.endswith("_pooled"):
+        rates = [run.rates[name.removesuffix("_pooled")] for run in runs]
+        return (
+            np.mean([rate.numerators for rate in rates], axis=0),
+            np.mean([rate.denominators for rate in rates], axis=0),
+        )
+    values = np.array([run.per_user(name) for run in runs])
+    return np.nan_to_num(values).mean(axis=0), (~np.isnan(values)).mean(axis=0)
+
+
+def _bootstrap(columns: np.ndarray, draws: int, seed: int) -> Interval | None:
+    """The interval of the difference of two ratios of sums; the columns are those sums' terms."""
+    if draws < 1:
+        raise InputError(f"a bootstrap needs at least one draw, not {draws}.")
+    observed = float(_ratio_difference(columns.sum(axis=0)))
+    if len(columns) < 2 or not math.isfinite(observed):
+        return None
+    drawn = _ratio_difference(_poisson_sums(columns, draws, seed))
+    drawn = drawn[np.isfinite(drawn)]
+    if not len(drawn):
+        return None
+    low, high = np.quantile(drawn, [0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2])
+    below, above = np.count_nonzero(drawn <= 0), np.count_nonzero(drawn >= 0)
+    # The observed data count as one more draw: p is never 0, and small samples are not flattered.
+    p = min(1.0, 2.0 * (int(min(below, above)) + 1) / (len(drawn) + 1))
+    return Interval(observed, float(low), float(high), p)
+
+
+def _ratio_difference(sums: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        a, b = sums[..., 0] / sums[..., 1], sums[..., 2] / sums[..., 3]
+        return np.where(np.abs(a - b) <= ROUNDING * np.maximum(np.abs(a), np.abs(b)), 0.0, a - b)
+
+
+def _poisson_sums(columns: np.ndarray, draws: int, seed: int) -> np.ndarray:
+    """[draws, columns]: the columns' sums over users, each draw with its own Poisson(1) weights."""
+    generator = np.random.default_rng(seed)
+    weight_of = _poisson_table()
+    sums = np.zeros((draws, columns.shape[1]))
+    step = max(1, CHUNK_CELLS // draws)
+    for start in range(0, len(columns), step):
+        block = columns[start : start + step]
+        uniform = generator.integers(0, len(weight_of), (draws, len(block)), dtype=np.uint16)
+        sums += weight_of[uniform] @ block
+    return sums
+
+
+def _poisson_table() -> np.ndarray:
+    """float64 [65536]: the Poisson(1) quantile of each 16-bit number.
+
+    Looking a weight up is several times faster than drawing it, and exact to the 16th bit of a probability.
+    """
+    cumulative = np.cumsum([math.exp(-1) / math.factorial(n) for n in range(12)])
+    return np.searchsorted(cumulative, (np.arange(65536) + 0.5) / 65536).astype(np.float64)
+
+
+def _paired(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray, what: str) -> np.ndarray:
+    first, second = (np.asarray(side, dtype=np.float64).ravel() for side in (a, b))
+    if len(first) != len(second):
+        raise InputError(
+            f"a paired test needs one value per {what} on both sides, not {len(first)} and {len(second)}."
+        )
+    return first - second
+
+
+def _null(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else value

@@ -1,0 +1,158 @@
+"""From top-k lists to every metric of every user, in whole arrays.
+
+Training asks after each epoch and an audit asks once, of the same function: `score_lists`. It keeps the
+values per user because the tests for a difference resample users.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from evenhand.errors import InputError, unknown
+from evenhand.metrics import bias, ranking
+from evenhand.metrics.bias import Rate
+
+if TYPE_CHECKING:
+    from evenhand.data.interactions import Interactions
+
+NO_ITEM = -1
+"""In a list: the slot is empty, because the list is shorter than k."""
+UNKNOWN_ITEM = -2
+"""In a list: the slot holds an item outside the vocabulary. It is never a hit, never a negative, and cold."""
+
+ACCURACY = ("precision", "recall", "f1", "ndcg")
+RATES = ("ohr", "ocr", "uhr", "ucr")
+ERRORS = ("fpr", "fnr", "fpr_true")
+DEFINED = tuple(f"{name}_defined" for name in RATES)
+POOLED = tuple(f"{name}_pooled" for name in RATES)
+METRICS = (*ACCURACY, *RATES, *ERRORS, *DEFINED, *POOLED)
+"""Every metric name, in the order in which tables show them."""
+HIGHER_IS_BETTER: Mapping[str, bool] = {name: name in ACCURACY for name in METRICS}
+
+
+@dataclass(frozen=True, eq=False)
+class UserMetrics:
+    """The metrics of n users at one k; all arrays are float64 [n], aligned with `users`."""
+
+    k: int
+    users: np.ndarray
+    """The users' indices. Only users with a test item are here."""
+    values: Mapping[str, np.ndarray]
+    """The metrics that every user has: precision, recall, f1, ndcg, fpr, fnr, fpr_true."""
+    rates: Mapping[str, Rate]
+    """The four bias rates with their numerators and denominators: ohr, ocr, uhr, ucr."""
+
+    def per_user(self, name: str) -> np.ndarray:
+        """One value per user: an empty rate is 0 under its plain name and nan under `…_defined`."""
+        if name in self.values:
+            return self.values[name]
+        rate = self.rates[_rate_name(name)]
+        if name in POOLED:
+            raise InputError(f"{name} has no value per user: take numerators and denominators from `rates`.")
+        return rate.per_defined_user if name in DEFINED else rate.per_user
+
+    def mean(self, name: str) -> float:
+        """The metric over all users; nan where it is undefined (see `Rate`) or there are no users."""
+        if name in self.values:
+            return float(self.values[name].mean()) if len(self.users) else np.nan
+        rate = self.rates[_rate_name(name)]
+        if name in POOLED:
+            return rate.pooled_mean
+        return rate.defined_mean if name in DEFINED else rate.mean
+
+    def means(self) -> dict[str, float]:
+        """Every metric of `METRICS` by name."""
+        return {name: self.mean(name) for name in METRICS}
+
+
+def score_lists(
+    top: np.ndarray,
+    users: np.ndarray,
+    truth: Interactions,
+    hot: np.ndarray,
+    ks: Sequence[int],
+    consumed: Interactions | None = None,
+) -> dict[int, UserMetrics]:
+    """Judge one list per user at each k of `ks`.
+
+    `top` (int [n, kmax]) holds item indices by rank, without repeats in a row, with `NO_ITEM` in empty
+    slots; `users` (int [n]) says whose row it is; `truth` is the test part; `hot` is bool [n_items].
+    `consumed` (train and validation) matters to `fpr_true` alone; without it all items outside the truth
+    are negatives. Rows of users without test items are dropped, and users without a row are not looked at.
+    """
+    top, users, hot = np.asarray(top), np.asarray(users), np.asarray(hot, dtype=bool)
+    _check(top, users, truth, hot, ks)
+    judged = truth.activity[users] > 0
+    if not judged.all():
+        top, users = top[judged], users[judged]
+    top = top[:, : max(ks)]
+
+    n_relevant = truth.activity[users]
+    n_relevant_hot = _per_user(truth, hot[truth.items])[users]
+    hits = truth.contains(users[:, None], top)
+    known = top >= 0
+    is_hot = known & hot[np.where(known, top, 0)] if len(top) else known
+    is_cold = (top != NO_ITEM) & ~is_hot
+    # Foreign lists may repeat what the user has had: a miss, but not one of the negatives.
+    is_negative, n_negatives = known & ~hits, truth.n_items - n_relevant
+    if consumed is not None:
+        is_negative &= ~consumed.contains(users[:, None], top)
+        in_both = _per_user(truth, consumed.contains(truth.users, truth.items))[users]
+        n_negatives = n_negatives - consumed.activity[users] + in_both
+
+    return {
+        k: UserMetrics(
+            k=k,
+            users=users,
+            values={
+                "precision": ranking.precision(hits, k),
+                "recall": ranking.recall(hits, n_relevant, k),
+                "f1": ranking.f1(hits, n_relevant, k),
+                "ndcg": ranking.ndcg(hits, n_relevant, k),
+                "fpr": ranking.fpr(hits, k),
+                "fnr": ranking.fnr(hits, n_relevant, k),
+                "fpr_true": ranking.fpr_true(is_negative, n_negatives, k),
+            },
+            rates={
+                "ohr": bias.ohr(hits, is_hot, k),
+                "ocr": bias.ocr(hits, is_cold, k),
+                "uhr": bias.uhr(hits, is_hot, n_relevant_hot, k),
+                "ucr": bias.ucr(hits, is_cold, n_relevant - n_relevant_hot, k),
+            },
+        )
+        for k in ks
+    }
+
+
+def _per_user(pairs: Interactions, mask: np.ndarray) -> np.ndarray:
+    """How many pairs of each user the mask marks."""
+    return np.bincount(pairs.users[mask], minlength=pairs.n_users)
+
+
+def _rate_name(name: str) -> str:
+    if name not in HIGHER_IS_BETTER:
+        raise unknown("metric", name, METRICS)
+    return name.split("_")[0]
+
+
+def _check(
+    top: np.ndarray, users: np.ndarray, truth: Interactions, hot: np.ndarray, ks: Sequence[int]
+) -> None:
+    if top.ndim != 2 or users.shape != top.shape[:1]:
+        raise InputError(
+            f"top must be [n, k] with one user per row, but is {top.shape} for {users.shape} users."
+        )
+    if hot.shape != (truth.n_items,):
+        raise InputError(f"hot must say yes or no for each of the {truth.n_items} items, but is {hot.shape}.")
+    if not ks or min(ks) < 1:
+        raise InputError(f"k must be one or more numbers from 1 up, not {list(ks)}.")
+    if max(ks) > top.shape[1]:
+        raise InputError(f"k = {max(ks)} needs lists of that length, but these have {top.shape[1]} slots.")
+    if top.size and not UNKNOWN_ITEM <= top.min() <= top.max() < truth.n_items:
+        raise InputError(f"top holds item indices outside {UNKNOWN_ITEM}…{truth.n_items - 1}.")
+    if users.size and not 0 <= users.min() <= users.max() < truth.n_users:
+        raise InputError(f"users must be indices in 0…{truth.n_users - 1}.")

@@ -1,0 +1,57 @@
+"""Exact top-k over the whole catalogue, in chunks of users, with what they already know left out."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evenhand.data.interactions import Interactions
+from evenhand.errors import InputError
+
+_CHUNK_SCORES = 2**24
+"""Scores held at once: 64 MB, whatever the number of users."""
+
+
+def top_items(
+    user_vectors: Tensor,
+    item_vectors: Tensor,
+    users: np.ndarray,
+    k: int,
+    *,
+    exclude: Interactions | None = None,
+    only: Tensor | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k best items of each user, best first: items int64 [n, k] and scores float32 [n, k].
+
+    `exclude` holds pairs that are left out, `only` (bool [n_items]) the items that may be recommended.
+    Where fewer than k items remain, the list ends with item -1 and score -inf.
+    """
+    n_items = len(item_vectors)
+    if not 1 <= k <= n_items:
+        raise InputError(f"k must lie between 1 and the catalogue's {n_items:,} items, not {k}.")
+    found = np.empty((len(users), k), dtype=np.int64)
+    values = np.empty((len(users), k), dtype=np.float32)
+    step = max(1, _CHUNK_SCORES // n_items)
+    for begin in range(0, len(users), step):
+        chunk = users[begin : begin + step]
+        scores = user_vectors[torch.from_numpy(chunk).to(user_vectors.device)] @ item_vectors.T
+        if exclude is not None:
+            row, item = _pairs_of(exclude, chunk)
+            scores[row.to(scores.device), item.to(scores.device)] = -torch.inf
+        if only is not None:
+            scores[:, ~only] = -torch.inf
+        best = scores.topk(k, dim=1)
+        values[begin : begin + step] = best.values.cpu().numpy()
+        found[begin : begin + step] = best.indices.cpu().numpy()
+    found[np.isneginf(values)] = -1
+    return found, values
+
+
+def _pairs_of(interactions: Interactions, users: np.ndarray) -> tuple[Tensor, Tensor]:
+    """All pairs of these users, as (position in `users`, item)."""
+    begins, counts = interactions.indptr[users], interactions.activity[users]
+    row = np.repeat(np.arange(len(users)), counts)
+    within = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    items = interactions.items[np.repeat(begins, counts) + within]
+    return torch.from_numpy(row), torch.from_numpy(items.astype(np.int64))

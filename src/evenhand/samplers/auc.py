@@ -1,0 +1,214 @@
+"""AUC-optimal negative sampling (AUC-NS), the sampler of the paper.
+
+A candidate is worth what its descent adds to the partial AUC: it frees the user's positives if it is a
+true negative, and costs rank against the other negatives if it is a false one. Which of the two it is, is
+judged from the model's own score rank (trusted as far as α) and the item's popularity (weighted by β).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from evenhand.data.interactions import Interactions
+from evenhand.errors import InputError
+from evenhand.samplers.base import Batch, BoundSampler, Sampler, best, products, rows, stacked
+from evenhand.samplers.law import UnobservedLaw, scaled
+
+_AVERAGE = 0.99
+"""How slowly the running macro-AUC of `alpha="auto"` follows the batches."""
+_CHUNK_SCORES = {"cpu": 2**19, "cuda": 2**24}
+"""How many scores the exact rank holds at once: what fits the caches of a CPU, what fills a GPU."""
+
+
+def posterior(rank: Tensor, prior: Tensor, alpha: Tensor | float) -> Tensor:
+    """P(TN | x): the probability that an unobserved item is a true negative.
+
+    `rank` is the score's distribution function Φ(x̂) in (0, 1), `prior` is τ⁻, and `alpha` the probability
+    that the model puts a positive above a negative: ½ leaves the prior as it is, 1 trusts the rank fully.
+    """
+    true_negative = (alpha * (1 - rank) + (1 - alpha) * rank) * prior
+    false_negative = ((1 - alpha) * (1 - rank) + alpha * rank) * (1 - prior)
+    return true_negative / (true_negative + false_negative)
+
+
+def information(margin: Tensor) -> Tensor:
+    """Info: the mean of 1 - σ(margin) over the probes in the last axis, computed as σ(-margin)."""
+    return torch.sigmoid(-margin).mean(-1)
+
+
+def gain(posterior: Tensor, rise: Tensor, fall: Tensor) -> Tensor:
+    """Δ⁺·P(TN|x) - Δ⁻·P(FN|x): how much taking x as the negative raises the partial AUC."""
+    return rise * posterior - fall * (1 - posterior)
+
+
+def prior(popularity: Tensor, beta: Tensor | float) -> Tensor:
+    """τ⁻ = (pop_i / Σ pop)^β, the prior probability that an unobserved item is a true negative.
+
+    Not renormalised: τ⁻ is near 1 for the small β in use and *falls* as β grows, least for popular items.
+    β = 0 makes every unobserved item a true negative, and the sampler that of DNS.
+    """
+    popularity = popularity.to(torch.float32)
+    return (popularity / popularity.sum()) ** beta
+
+
+def dkw_bound(draws: int, confidence: float = 0.95) -> float:
+    """How far a rank from `draws` uniform draws may lie from the exact one (Dvoretzky-Kiefer-Wolfowitz).
+
+    With the stated confidence, no rank of a user is off by more than this: sqrt(ln(2 / (1 - c)) / 2n).
+
+    >>> round(dkw_bound(64), 3), round(dkw_bound(1024), 3)
+    (0.17, 0.042)
+    """
+    return math.sqrt(math.log(2 / (1 - confidence)) / (2 * draws))
+
+
+@dataclass(frozen=True)
+class AUCSampler(Sampler):
+    """`argmax_x Δ⁺·P(TN|x) - Δ⁻·P(FN|x)` over a few uniform candidates."""
+
+    alpha: float | Literal["auto"] = 0.75
+    """Trust in the score rank, in [½, 1]: the model's macro-AUC. "auto" follows it from the probes."""
+    beta: float = 0.01
+    """How strongly popularity speaks for a true negative, ≥ 0; 0 is DNS."""
+    gamma: float = 0.006
+    """The range of false-positive rates that counts, in [0, 1]: weighs the harm of a false negative."""
+    candidates: int = 5
+    """Pool size M."""
+    probes: int = 10
+    """How many positives and how many negatives estimate Δ⁺ and Δ⁻."""
+    ecdf: int | Literal["exact"] = "exact"
+    """A score's rank among the whole catalogue ("exact"), or among n uniform draws shared by the batch."""
+
+    structural = ("candidates", "probes", "ecdf")
+
+    def __post_init__(self) -> None:
+        if self.alpha != "auto" and not (isinstance(self.alpha, (int, float)) and 0.5 <= self.alpha <= 1):
+            raise InputError(f"alpha must lie in [0.5, 1] or be 'auto', not {self.alpha}.")
+        if not 0 <= self.beta < math.inf:
+            raise InputError(f"beta must be a number of at least 0, not {self.beta}.")
+        if not 0 <= self.gamma <= 1:
+            raise InputError(f"gamma must lie in [0, 1], not {self.gamma}.")
+        for name in ("candidates", "probes"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        if self.ecdf != "exact" and not (isinstance(self.ecdf, int) and self.ecdf >= 1):
+            raise InputError(f"ecdf must be 'exact' or a whole number of draws, not {self.ecdf}.")
+
+    @classmethod
+    def bind_replicas(
+        cls, replicas: Sequence[AUCSampler], train: Interactions, device: torch.device | str
+    ) -> AUCBound:
+        return AUCBound(replicas, train, device)
+
+
+class AUCBound(BoundSampler):
+    needs_vectors = True
+
+    def __init__(
+        self, samplers: Sequence[AUCSampler], train: Interactions, device: torch.device | str
+    ) -> None:
+        super().__init__(train, device, len(samplers))
+        first = samplers[0]
+        self.candidates, self.probes, self.ecdf = first.candidates, first.probes, first.ecdf
+        self.shared_width = 0 if first.ecdf == "exact" else int(first.ecdf)
+        self.law = UnobservedLaw(train, None, device)
+        self._row_start = torch.from_numpy(train.indptr[:-1]).to(self.device)
+        self._items = torch.from_numpy(train.items).to(self.device)
+        self.auto = torch.tensor([s.alpha == "auto" for s in samplers], device=self.device)
+        self._any_auto = any(s.alpha == "auto" for s in samplers)
+        start = [0.5 if s.alpha == "auto" else float(s.alpha) for s in samplers]
+        self.alpha = torch.tensor(start, device=self.device)
+        """float32 [R]: fixed, or the running macro-AUC where it is automatic."""
+        beta = stacked(samplers, "beta", self.device).squeeze(-1)
+        self.gamma = stacked(samplers, "gamma", self.device)
+        self.prior = prior(torch.from_numpy(train.popularity).to(self.device), beta)
+        """float32 [R, n_items]: τ⁻ of every item."""
+
+    @property
+    def eligible(self) -> Tensor:
+        return (self.law.mass > 0) & (self.observed > 0)
+
+    def width(self, n: int) -> int:
+        return n * self.candidates + 2 * self.probes
+
+    def state(self) -> dict[str, Tensor]:
+        return {"alpha": self.alpha} if self._any_auto else {}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        if state:
+            self.alpha = state["alpha"].to(self.device)
+
+    def diagnostics(self) -> dict[str, Tensor]:
+        return {"alpha": self.alpha} if self._any_auto else {}
+
+    def choose(self, batch: Batch) -> Tensor:
+        users, probes = batch.users, self.probes
+        pool, negatives = self.law.draw(users, batch.uniforms[..., :-probes]).split(
+            [batch.n * self.candidates, probes], dim=-1
+        )
+        positives = self._draw_positives(users, batch.uniforms[..., -probes:])
+        x, positive, negative, rank = self._scores(batch, pool, positives, negatives)
+
+        tau = torch.gather(self.prior, 1, pool.flatten(1)).view(pool.shape)
+        true_negative = posterior(rank, tau, self._trust(positive, negative))
+        rise = self.observed[users].unsqueeze(-1) * information(positive.unsqueeze(2) - x.unsqueeze(3))
+        fall = (
+            self.gamma
+            * self.law.mass[users].unsqueeze(-1)
+            * information(x.unsqueeze(3) - negative.unsqueeze(2))
+        )
+        return best(pool, gain(true_negative, rise, fall), batch.n)
+
+    def _trust(self, positive: Tensor, negative: Tensor) -> Tensor:
+        """α [R, 1, 1]; where it is automatic, after these probes have moved the running macro-AUC."""
+        if self._any_auto:
+            won = (positive > negative).float() + 0.5 * (positive == negative).float()
+            followed = _AVERAGE * self.alpha + (1 - _AVERAGE) * won.mean((1, 2))
+            self.alpha = torch.where(self.auto, followed, self.alpha)
+        return torch.where(self.auto, self.alpha.clamp(0.5, 1.0), self.alpha).view(-1, 1, 1)
+
+    def _draw_positives(self, users: Tensor, uniforms: Tensor) -> Tensor:
+        owner = users.unsqueeze(-1)
+        place = self._row_start[owner] + scaled(uniforms, self.observed[owner])
+        return self._items[place].long()
+
+    def _scores(
+        self, batch: Batch, pool: Tensor, positives: Tensor, negatives: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Scores of candidates and probes, and the candidates' rank among all items or the shared draws."""
+        assert batch.user_vectors is not None
+        assert batch.item_vectors is not None
+        users = rows(batch.user_vectors, batch.users)
+        looked_at = torch.cat([pool, positives, negatives], dim=-1)
+        sizes = [pool.shape[-1], positives.shape[-1], negatives.shape[-1]]
+        if self.ecdf == "exact":
+            scores, rank = self._among_all(users, batch.item_vectors, looked_at, sizes[0])
+        else:
+            scores = products(rows(batch.item_vectors, looked_at), users)
+            drawn = (batch.shared * self.n_items).long()
+            sample = users @ rows(batch.item_vectors, drawn).transpose(1, 2)
+            below = _count_below(sample, scores[..., : sizes[0]])
+            rank = (1 + below) / (self.shared_width + 2)
+        x, positive, negative = scores.split(sizes, dim=-1)
+        return x, positive, negative, rank
+
+    def _among_all(self, users: Tensor, items: Tensor, looked_at: Tensor, m: int) -> tuple[Tensor, Tensor]:
+        step = max(1, _CHUNK_SCORES.get(users.device.type, 2**24) // (users.shape[0] * self.n_items))
+        scores, ranks = [], []
+        for begin in range(0, users.shape[1], step):
+            everything = users[:, begin : begin + step] @ items.transpose(1, 2)
+            scores.append(everything.gather(-1, looked_at[:, begin : begin + step]))
+            ranks.append(_count_below(everything, scores[-1][..., :m]) / (self.n_items + 1))
+        return torch.cat(scores, dim=1), torch.cat(ranks, dim=1)
+
+
+def _count_below(scores: Tensor, x: Tensor) -> Tensor:
+    """How many of scores [R, B, n] are ≤ each x [R, B, m]: [R, B, m]."""
+    below = [(scores <= x[..., m : m + 1]).sum(-1, dtype=torch.int32) for m in range(x.shape[-1])]
+    return torch.stack(below, dim=-1)

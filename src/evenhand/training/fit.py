@@ -1,0 +1,236 @@
+"""`fit`: a split and three names in, a trained model out."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+import evenhand
+from evenhand.data.hot import HotRule
+from evenhand.data.splits import Split
+from evenhand.encoders import ENCODERS, Encoder, Vectors
+from evenhand.errors import InputError, unknown
+from evenhand.methods import contender, label_of
+from evenhand.ranking.model import Model, on_cpu
+from evenhand.samplers.base import Sampler
+from evenhand.training.loop import EpochLog, Loop
+from evenhand.training.selection import (
+    STOPPING_K,
+    BestTest,
+    BestValidation,
+    Evaluator,
+    LastEpoch,
+    Results,
+    Selection,
+)
+from evenhand.training.settings import ProtocolName, Settings, resolve_device
+
+OnEpoch = Callable[[int, int, Mapping[str, Any]], None]
+"""Called with (epochs done, epochs at most, the epoch's record)."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A trained model, with what the comparison of methods needs beside it."""
+
+    model: Model
+    results: Results
+    """Metrics on test: looked at once (honest), or at the best epochs (paper). Empty without a test part."""
+    validation: tuple[float, ...] | None
+    """Validation NDCG@10 of each replica's chosen epoch; None where nothing was held out for that."""
+    epochs: tuple[int, ...]
+    """The chosen epoch of each replica, counted from 1."""
+    seconds: float
+    notes: tuple[str, ...]
+
+
+def fit(
+    split: Split,
+    encoder: str | Encoder = "mf",
+    method: str | Sampler | Sequence[Sampler] = "auc-ns",
+    seeds: int | Sequence[int] = 3,
+    settings: Settings | None = None,
+    *,
+    protocol: ProtocolName = "honest",
+    device: str = "auto",
+    hot: str | None = None,
+    progress: bool = True,
+) -> Model:
+    """Train R seeds side by side and return the model; its `recommend` uses the best seed on validation.
+
+    `encoder` and `method` are names ("mf", "lightgcn"; "auc-ns", "dns:candidates=2") or objects.
+    """
+    from evenhand.training.progress import epoch_bar
+
+    with epoch_bar("training", show=progress) as on_epoch:
+        return train(
+            split,
+            encoder,
+            method,
+            seeds,
+            settings,
+            protocol=protocol,
+            device=device,
+            hot=hot,
+            on_epoch=on_epoch,
+        ).model
+
+
+def train(
+    split: Split,
+    encoder: str | Encoder,
+    method: str | Sampler | Sequence[Sampler],
+    seeds: int | Sequence[int],
+    settings: Settings | None = None,
+    *,
+    protocol: ProtocolName = "honest",
+    device: str = "auto",
+    ks: tuple[int, ...] = (5, 10, 20),
+    hot: str | None = None,
+    on_epoch: OnEpoch | None = None,
+) -> Fit:
+    """Train and judge under a protocol; see `fit` for the arguments."""
+    if protocol not in ("honest", "paper"):
+        raise unknown("protocol", protocol, ("honest", "paper"))
+    if max(ks) > split.train.n_items:
+        raise InputError(f"k = {max(ks)} is more than the catalogue's {split.train.n_items:,} items.")
+    where = resolve_device(device)
+    numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    if not numbers or len(set(numbers)) != len(numbers):
+        raise InputError("seeds must be at least one, and all different.")
+    encoder = resolve_encoder(encoder)
+    samplers = _resolve_samplers(method, len(numbers))
+    settings = (settings or Settings()).under(protocol)
+    rule = HotRule.parse(hot or protocol)
+    hot_mask = rule.mask(split)
+
+    began = time.perf_counter()
+    held_out = split.test if protocol == "paper" else split.validation
+    loop = Loop(split.train, encoder, samplers, numbers, settings, where, hot=hot_mask, held_out=held_out)
+    selection, evaluator = _select(split, protocol, settings, hot_mask, ks, len(numbers))
+    history: list[dict[str, Any]] = []
+    for epoch in range(settings.epochs):
+        log = loop.run_epoch(epoch)
+        vectors = loop.vectors()
+        scored = evaluator(vectors) if evaluator else []
+        selection.see(epoch, scored, vectors)
+        history.append(_record(epoch, log, scored, time.perf_counter() - began))
+        if on_epoch:
+            on_epoch(epoch + 1, settings.epochs, history[-1])
+        if selection.finished:
+            break
+    assert selection.vectors is not None
+    chosen = Vectors(*on_cpu(selection.vectors))
+    model = Model(
+        *chosen,
+        known=split.consumed,
+        seeds=numbers,
+        best=int(np.argmax(selection.value)),
+        info={
+            "encoder": {"name": type(encoder).__name__.lower(), **asdict(encoder)},
+            "method": label_of(samplers[0]),
+            "samplers": [asdict(s) for s in samplers],
+            "settings": asdict(settings),
+            "protocol": protocol,
+            "split": split.description,
+            "hot": rule.describe(),
+            "chosen_epochs": [int(e) + 1 for e in selection.epoch],
+            "versions": versions(where),
+        },
+        history=tuple(history),
+    )
+    return Fit(
+        model=model,
+        results=_judge(split, selection, chosen, hot_mask, ks),
+        validation=tuple(selection.value.tolist()) if isinstance(selection, BestValidation) else None,
+        epochs=tuple(int(e) + 1 for e in selection.epoch),
+        seconds=time.perf_counter() - began,
+        notes=(*split.notes, *loop.notes),
+    )
+
+
+def resolve_encoder(encoder: str | Encoder) -> Encoder:
+    if isinstance(encoder, Encoder):
+        return encoder
+    if encoder not in ENCODERS:
+        raise unknown("encoder", encoder, ENCODERS)
+    return ENCODERS[encoder]()
+
+
+def versions(device: torch.device) -> dict[str, str]:
+    """Everything that may move a number in the last digits."""
+    import pyarrow
+
+    return {
+        "evenhand": evenhand.__version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "pyarrow": pyarrow.__version__,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
+        "threads": str(torch.get_num_threads()),
+    }
+
+
+def _resolve_samplers(method: str | Sampler | Sequence[Sampler], replicas: int) -> list[Sampler]:
+    if isinstance(method, str):
+        return [contender(method).sampler] * replicas
+    if isinstance(method, Sampler):
+        return [method] * replicas
+    if len(method) != replicas:
+        raise InputError(f"{replicas} seeds need as many samplers, but {len(method)} were given.")
+    return list(method)
+
+
+def _select(
+    split: Split,
+    protocol: ProtocolName,
+    settings: Settings,
+    hot: np.ndarray,
+    ks: tuple[int, ...],
+    replicas: int,
+) -> tuple[Selection, Evaluator | None]:
+    if protocol == "paper":
+        return BestTest(replicas, ks), Evaluator(split.test, split.train, hot, ks)
+    if split.validation is None or not len(split.validation):
+        return LastEpoch(replicas), None
+    stopping = min(STOPPING_K, split.train.n_items)
+    return (
+        BestValidation(replicas, settings.patience, stopping),
+        Evaluator(split.validation, split.train, hot, (stopping,)),
+    )
+
+
+def _judge(
+    split: Split, selection: Selection, chosen: Vectors, hot: np.ndarray, ks: tuple[int, ...]
+) -> Results:
+    if isinstance(selection, BestTest):
+        return selection.results()
+    if not len(split.test):
+        return {}
+    return Evaluator(split.test, split.consumed, hot, ks).results(chosen)
+
+
+def _record(epoch: int, log: EpochLog, scored: Sequence[Any], seconds: float) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "epoch": epoch + 1,
+        "seconds": round(seconds, 3),
+        "loss": log.loss.tolist(),
+        "hot_share": log.hot_share.tolist(),
+    }
+    if log.false_share is not None:
+        record["false_share"] = log.false_share.tolist()
+    record.update({name: value.tolist() for name, value in log.sampler.items()})
+    if scored:
+        record["metrics"] = {
+            f"{name}@{k}": [one[k].mean(name) for one in scored]
+            for k in scored[0]
+            for name in ("precision", "recall", "ndcg", "ohr", "ocr", "uhr", "ucr")
+        }
+    return record

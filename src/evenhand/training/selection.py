@@ -1,0 +1,149 @@
+"""Which epoch's model counts. `honest` stops on validation; `paper` picks the best test epoch per metric."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from evenhand.data.interactions import Interactions
+from evenhand.encoders.base import Vectors
+from evenhand.metrics.users import UserMetrics, score_lists
+from evenhand.ranking.topk import top_items
+
+STOPPING_K = 10
+"""The honest protocol stops on NDCG at this k."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One replica at one k: the metrics as reported, and the users behind them."""
+
+    metrics: dict[str, float]
+    users: UserMetrics
+
+
+Results = dict[int, list[Result]]
+"""k → one result a replica."""
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """Scores every replica's lists against one held-out part, with what users already know left out."""
+
+    truth: Interactions
+    exclude: Interactions
+    hot: np.ndarray
+    ks: tuple[int, ...]
+
+    def __call__(self, vectors: tuple[Tensor, Tensor]) -> list[dict[int, UserMetrics]]:
+        users = np.flatnonzero(self.truth.activity > 0)
+        return [
+            score_lists(
+                top_items(*replica, users, max(self.ks), exclude=self.exclude)[0],
+                users,
+                self.truth,
+                self.hot,
+                self.ks,
+                consumed=self.exclude,
+            )
+            for replica in zip(*vectors, strict=True)
+        ]
+
+    def results(self, vectors: tuple[Tensor, Tensor]) -> Results:
+        """The reported metrics of a finished model."""
+        scored = self(vectors)
+        return {k: [Result(one[k].means(), one[k]) for one in scored] for k in self.ks}
+
+
+class Selection(ABC):
+    """Watches every epoch of R replicas and keeps each one's chosen vectors."""
+
+    def __init__(self, replicas: int) -> None:
+        self.value = np.full(replicas, -np.inf)
+        """The best value seen of what is watched, per replica."""
+        self.epoch = np.full(replicas, -1)
+        """The epoch in which it was seen."""
+        self.vectors: Vectors | None = None
+
+    @abstractmethod
+    def see(self, epoch: int, scored: Sequence[dict[int, UserMetrics]], vectors: Vectors) -> None:
+        """Take note of an epoch."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether no replica can improve any more."""
+        return False
+
+    def keep(self, epoch: int, value: np.ndarray, better: np.ndarray, vectors: Vectors) -> None:
+        self.value = np.where(better, value, self.value)
+        self.epoch = np.where(better, epoch, self.epoch)
+        if self.vectors is None:
+            self.vectors = Vectors(vectors.users.clone(), vectors.items.clone())
+            return
+        for mine, new in zip(self.vectors, vectors, strict=True):
+            for r in np.flatnonzero(better):
+                mine[r] = new[r]
+
+
+class BestValidation(Selection):
+    """Best NDCG@10 on validation; a replica that has not improved for `patience` epochs is done."""
+
+    def __init__(self, replicas: int, patience: int | None, k: int = STOPPING_K) -> None:
+        super().__init__(replicas)
+        self.patience, self.k = patience, k
+        self.done = np.zeros(replicas, dtype=bool)
+
+    def see(self, epoch: int, scored: Sequence[dict[int, UserMetrics]], vectors: Vectors) -> None:
+        value = np.array([one[self.k].mean("ndcg") for one in scored])
+        self.keep(epoch, value, (value > self.value) & ~self.done, vectors)
+        if self.patience is not None:
+            self.done |= epoch - self.epoch >= self.patience
+
+    @property
+    def finished(self) -> bool:
+        return bool(self.done.all())
+
+
+class BestTest(Selection):
+    """The paper's choice: the best test epoch per metric and k, bias rates at the best-precision epoch."""
+
+    RISING = ("precision", "recall", "f1", "ndcg")
+    FALLING = ("fpr", "fnr")
+
+    def __init__(self, replicas: int, ks: tuple[int, ...]) -> None:
+        super().__init__(replicas)
+        self.ks = ks
+        self._at_best_precision: list[dict[int, UserMetrics]] = [{} for _ in range(replicas)]
+        self._best: list[dict[int, dict[str, float]]] = [{k: {} for k in ks} for _ in range(replicas)]
+
+    def see(self, epoch: int, scored: Sequence[dict[int, UserMetrics]], vectors: Vectors) -> None:
+        for r, one in enumerate(scored):
+            for k in self.ks:
+                best, now = self._best[r][k], one[k]
+                if now.mean("precision") > best.get("precision", -np.inf):
+                    self._at_best_precision[r][k] = now
+                for names, pick in ((self.RISING, max), (self.FALLING, min)):
+                    for name in names:
+                        best[name] = pick(best.get(name, now.mean(name)), now.mean(name))
+        value = np.array([one[self.ks[0]].mean("precision") for one in scored])
+        self.keep(epoch, value, value > self.value, vectors)
+
+    def results(self) -> Results:
+        return {
+            k: [
+                Result({**users[k].means(), **best[k]}, users[k])
+                for users, best in zip(self._at_best_precision, self._best, strict=True)
+            ]
+            for k in self.ks
+        }
+
+
+class LastEpoch(Selection):
+    """No held-out part to choose on: the last epoch counts."""
+
+    def see(self, epoch: int, scored: Sequence[dict[int, UserMetrics]], vectors: Vectors) -> None:
+        self.keep(epoch, self.value, np.ones(len(self.value), dtype=bool), vectors)
