@@ -1,7 +1,8 @@
 """Randomness that is looked up, not consumed: a draw is a hash of (seed, epoch, step, position).
 
 So a replica draws the same numbers whatever runs beside it, however many threads there are, and whether
-or not the run was resumed. The hash is SplitMix64 in wrapping 64-bit arithmetic, the same on every device.
+or not the run was resumed. The hash is SplitMix64 in wrapping 64-bit arithmetic, the same on every device;
+the simulator, which does without torch, has its own in `evenhand.data.hashing`, with other numbers.
 """
 
 from collections.abc import Iterable

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenhand.data.hashing import keyed_uniform
 from evenhand.data.interactions import Interactions
-from evenhand.data.keyed import keyed_uniform
 from evenhand.data.popularity import gini, share_of_hottest
 from evenhand.data.simulate import Simulation
 from evenhand.errors import InputError

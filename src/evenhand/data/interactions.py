@@ -35,9 +35,9 @@ class Interactions:
     items: np.ndarray
     """int32 [n_pairs]: item indices, ascending within each user."""
     ratings: np.ndarray | None = None
-    """float32 [n_pairs], aligned with `items`; of repeated pairs the latest, or without timestamps the last."""
+    """float32 [n_pairs], like `items`; of repeated pairs the latest, or without timestamps the last."""
     timestamps: np.ndarray | None = None
-    """float64 [n_pairs], seconds or whatever the file has; of repeated pairs the latest."""
+    """float64 [n_pairs], seconds or whatever the file has, NaN where unknown; of repeated pairs the latest."""
     notes: tuple[str, ...] = ()
     """What a reader should know about how this came to be, one sentence each (rows collapsed, dropped…)."""
 
@@ -85,7 +85,7 @@ class Interactions:
     ) -> Interactions:
         """Build from two aligned arrays of *indices*; repeated pairs collapse to their latest occurrence.
 
-        Without `user_ids` and `item_ids` the indices are the ids; `n_users`, `n_items` widen the vocabulary.
+        A pair without a timestamp (NaN) counts as the earliest. Without `user_ids` and `item_ids` the indices are the ids; `n_users`, `n_items` widen the vocabulary.
         """
         users = np.asarray(users, dtype=np.int64).ravel()
         items = np.asarray(items, dtype=np.int64).ravel()
@@ -98,7 +98,9 @@ class Interactions:
 
         key = users * max(n_items, 1) + items
         when = None if timestamps is None else np.asarray(timestamps, dtype=np.float64)
-        order = np.argsort(key, kind="stable") if when is None else np.lexsort((when, key))
+        # numpy sorts NaN last, which would let an unknown time win over every known one.
+        age = () if when is None else (np.where(np.isnan(when), -np.inf, when),)
+        order = np.lexsort((*age, key))
         sorted_key = key[order]
         last = np.ones(len(key), dtype=bool)
         last[:-1] = sorted_key[1:] != sorted_key[:-1]
@@ -178,7 +180,7 @@ class Interactions:
         return self.items[self.indptr[user] : self.indptr[user + 1]]
 
     def contains(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        """Whether each (user, item) pair of two broadcastable index arrays is here; negative items are not."""
+        """Whether each (user, item) pair of broadcastable index arrays is here; negative items are not."""
         users, items = np.broadcast_arrays(users, items)
         if not len(self):
             return np.zeros(users.shape, dtype=bool)

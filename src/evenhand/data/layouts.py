@@ -68,6 +68,19 @@ class Ratings:
         columns = zip(self._columns(), other._columns(), strict=True)
         return Ratings(*(None if a is None or b is None else np.concatenate([a, b]) for a, b in columns))  # type: ignore[arg-type]
 
+    def interactions(self) -> Interactions:
+        """The rows as pairs over just the users and items that occur in them."""
+        user_ids, users = np.unique(self.users, return_inverse=True)
+        item_ids, items = np.unique(self.items, return_inverse=True)
+        return Interactions.from_pairs(
+            users,
+            items,
+            ratings=self.ratings,
+            timestamps=self.timestamps,
+            user_ids=pa.array(user_ids),
+            item_ids=pa.array(item_ids),
+        )
+
     def _columns(self) -> tuple[np.ndarray | None, ...]:
         return self.users, self.items, self.ratings, self.timestamps
 
@@ -78,26 +91,6 @@ class Parts:
 
     log: Ratings
     test: Ratings | None = None
-
-
-def with_one_vocabulary(*parts: Ratings) -> list[Interactions]:
-    """The parts as interactions over the users and items that occur in any of them."""
-    user_ids, users = np.unique(np.concatenate([p.users for p in parts]), return_inverse=True)
-    item_ids, items = np.unique(np.concatenate([p.items for p in parts]), return_inverse=True)
-    ends = np.cumsum([len(p.users) for p in parts])[:-1]
-    return [
-        Interactions.from_pairs(
-            part_users,
-            part_items,
-            ratings=part.ratings,
-            timestamps=part.timestamps,
-            user_ids=pa.array(user_ids),
-            item_ids=pa.array(item_ids),
-        )
-        for part, part_users, part_items in zip(
-            parts, np.split(users, ends), np.split(items, ends), strict=True
-        )
-    ]
 
 
 def movielens_100k(folder: Path) -> Parts:

@@ -20,7 +20,7 @@ import numpy as np
 from evenhand.data.catalogue import DATASETS, DatasetInfo
 from evenhand.data.fetch import Progress, UnreachableError, cache_folder, folder_with, install_archive, unpack
 from evenhand.data.interactions import Interactions
-from evenhand.data.layouts import Parts, Ratings, with_one_vocabulary
+from evenhand.data.layouts import Parts, Ratings
 from evenhand.data.simulate import Simulation, simulate
 from evenhand.errors import InputError, unknown
 
@@ -56,7 +56,7 @@ def load_dataset(
         _refuse_ratings(min_rating)
         return demo_simulation().log.with_notes("Simulated; the truth of every pair is known.")
     parts = _read(name, data_dir, min_rating, download, progress)
-    return with_one_vocabulary(_pool(name, parts))[0]
+    return _pool(name, parts).interactions()
 
 
 def load_split(
@@ -92,7 +92,7 @@ def load_split(
         return given_split(world.log, world.uniform_test, validation=validation, seed=seed)
     parts = _read(name, data_dir, min_rating, download, progress)
     assert parts.test is not None
-    train, given = with_one_vocabulary(parts.log, parts.test)
+    train, given = parts.log.interactions(), parts.test.interactions()
     return given_split(train, given, validation=validation, seed=seed)
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evenhand.data.hashing import keyed_uniform
 from evenhand.data.interactions import Interactions
-from evenhand.data.keyed import keyed_uniform
 from evenhand.errors import InputError
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import pyarrow as pa
 
 from evenhand.data.interactions import Interactions
+from evenhand.data.vocabulary import share_vocabulary
 from evenhand.errors import InputError, unknown
 
 TRAIN, VALIDATION, TEST = 0, 1, 2
@@ -95,8 +95,9 @@ def given_split(
         raise InputError("give either a validation file or a validation share, not both.")
     _check_shares(0.5, validation, seed)
     given = {"train": train, "validation": validation_part, "test": test}
-    parts = _share_vocabulary({name: part for name, part in given.items() if part is not None})
-    parts, notes = _without_repeats(parts)
+    parts, notes = share_vocabulary({name: part for name, part in given.items() if part is not None})
+    parts, more_notes = _without_repeats(parts)
+    notes += more_notes
     description = f"given {' and '.join(parts)} parts"
     if validation > 0:
         whole = parts["train"]
@@ -229,39 +230,6 @@ def _cut_between_moments(times: np.ndarray, share: float) -> int:
     sides = (int(np.searchsorted(times, moment, side)) for side in ("left", "right"))
     inner = [side for side in sides if 0 < side < len(times)]
     return min(inner, key=lambda side: abs(side - cut), default=cut)
-
-
-# Shared vocabularies.
-
-
-def _share_vocabulary(parts: dict[str, Interactions]) -> dict[str, Interactions]:
-    users, user_maps = _merge_ids("user", [part.user_ids for part in parts.values()])
-    items, item_maps = _merge_ids("item", [part.item_ids for part in parts.values()])
-    return {
-        name: Interactions.from_pairs(
-            of_user[part.users],
-            of_item[part.items],
-            ratings=part.ratings,
-            timestamps=part.timestamps,
-            user_ids=users,
-            item_ids=items,
-            notes=part.notes,
-        )
-        for (name, part), of_user, of_item in zip(parts.items(), user_maps, item_maps, strict=True)
-    }
-
-
-def _merge_ids(kind: str, vocabularies: list[pa.Array]) -> tuple[pa.Array, list[np.ndarray]]:
-    """(the sorted union, for each vocabulary the new index of each of its ids)."""
-    import pyarrow.compute as pc
-
-    if len({ids.type for ids in vocabularies}) > 1:
-        raise InputError(
-            f"the {kind} ids are integers in one part and strings in another; write them alike in all files."
-        )
-    union = pa.chunked_array(vocabularies).unique()
-    union = union.take(pc.sort_indices(union))
-    return union, [np.asarray(pc.index_in(ids, value_set=union)) for ids in vocabularies]
 
 
 # Checks and words.

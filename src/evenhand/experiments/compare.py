@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from evenhand.data.hot import HotRule
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.encoders import Encoder
@@ -16,7 +15,8 @@ from evenhand.experiments.verdict import verdict
 from evenhand.methods import Contender, contender
 from evenhand.metrics.statistics import Summary, summarise
 from evenhand.metrics.users import METRICS
-from evenhand.training.fit import Fit, OnEpoch, resolve_encoder, train
+from evenhand.training.progress import OnEpoch
+from evenhand.training.run import Fit, resolve_encoder, train
 from evenhand.training.selection import Evaluator, Result, Results
 from evenhand.training.settings import ProtocolName, Settings
 
@@ -127,11 +127,11 @@ def compare(
             on_epoch=progress(one.label) if progress else None,
         )
         for name, part in (other_tests or {}).items():
-            evaluator = Evaluator(part, split.consumed, hot_of(split, hot or protocol), ks)
+            evaluator = Evaluator(part, split.consumed, HotRule.parse(hot or protocol).mask(split), ks)
             vectors = fitted.model.vectors
-            others[name] += _rows(one, encoder, evaluator.results(vectors))
+            others[name] += rows_of(one, encoder, evaluator.results(vectors))
     return CompareResult(
-        rows=tuple(row for one in contenders for row in _rows(one, encoder, fits[one.label].results)),
+        rows=tuple(row for one in contenders for row in rows_of(one, encoder, fits[one.label].results)),
         sentence=verdict(contenders, fits, protocol, ks),
         fits=fits,
         other_tests={name: tuple(rows) for name, rows in others.items()},
@@ -142,13 +142,8 @@ def compare(
     )
 
 
-def hot_of(split: Split, rule: str) -> np.ndarray:
-    from evenhand.data.hot import HotRule
-
-    return HotRule.parse(rule).mask(split)
-
-
-def _rows(one: Contender, encoder: Encoder, results: Results) -> list[Row]:
+def rows_of(one: Contender, encoder: Encoder, results: Results) -> list[Row]:
+    """One row a k, summarised over the seeds."""
     return [
         Row(one.label, type(encoder).__name__.lower(), one.method, k, _summaries(found))
         for k, found in results.items()

@@ -8,7 +8,7 @@ import numpy as np
 
 from evenhand.methods import Contender
 from evenhand.metrics.statistics import Comparison, compare_metric
-from evenhand.training.fit import Fit
+from evenhand.training.run import Fit
 from evenhand.training.settings import ProtocolName
 
 BASELINE = "rns"

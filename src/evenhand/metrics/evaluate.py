@@ -168,3 +168,28 @@ def _checked_ks(k: int | Iterable[int]) -> list[int]:
     if not ks or any(not isinstance(n, int | np.integer) or n < 1 for n in ks):
         raise InputError(f"k must be one or more whole numbers from 1 up, not {k!r}.")
     return sorted({int(n) for n in ks})
+
+
+def evaluate_named(recs: Any, split: Split, k: int | Iterable[int], hot: Any = "honest") -> list[Evaluation]:
+    """One evaluation for each value of the column `name`, as `compare` writes it; one in all without it."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from evenhand.data.read import Column, read_columns
+    from evenhand.metrics.lists import COLUMNS
+
+    table = read_columns(recs, [*COLUMNS, Column("name", "id")])
+    plain = pa.table(
+        {
+            column: values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+            for column, values in zip(table.column_names, table.columns, strict=True)
+        }
+    )
+    if "name" not in plain.column_names:
+        return [evaluate(recs, split, k, hot)]
+    names = pc.unique(plain["name"]).to_pylist()
+    ks = list(_checked_ks(k))
+    return [
+        evaluate(plain.filter(pc.equal(plain["name"], name)), split, ks, hot, name=str(name))
+        for name in names
+    ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evenhand.data.columns import Column
 from evenhand.errors import InputError
 from evenhand.metrics.users import NO_ITEM, UNKNOWN_ITEM
 
@@ -18,6 +19,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from evenhand.data.interactions import Interactions
+
+
+COLUMNS = (
+    Column("user", "id", "user"),
+    Column("item", "id", "item"),
+    Column("rank", "number"),
+    Column("score", "number"),
+    Column("seed", "id"),
+)
+"""What a table of recommendations holds; a rank or a score must be there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,18 +62,9 @@ def read_lists(source: Any, vocabulary: Interactions) -> tuple[dict[Any, Lists],
     Rows are ordered by `rank` where there is one and by `score`, highest first, where there is not; equal
     ones stay in the order of the table. Ids are those of the vocabulary, 7 and "7" being the same.
     """
-    from evenhand.data.read import Column, read_columns, source_label
+    from evenhand.data.read import read_columns, source_label
 
-    table = read_columns(
-        source,
-        [
-            Column("user", "id", "user"),
-            Column("item", "id", "item"),
-            Column("rank", "number"),
-            Column("score", "number"),
-            Column("seed", "id"),
-        ],
-    )
+    table = read_columns(source, COLUMNS)
     label = source_label(source)
     users, n_foreign_users = _indices(table["user"], vocabulary.user_ids, f"user of {label}")
     items, n_foreign_items = _indices(table["item"], vocabulary.item_ids, f"item of {label}")

@@ -135,7 +135,7 @@ class BoundSampler(ABC):
     def _check(self, users: Tensor, user_vectors: Tensor | None, item_vectors: Tensor | None, n: int) -> None:
         if n < 1:
             raise InputError(f"n must be at least 1, not {n}.")
-        if len(users) and not (0 <= int(users.min()) and int(users.max()) < self.n_users):
+        if len(users) and not (int(users.min()) >= 0 and int(users.max()) < self.n_users):
             raise InputError(f"user indices must lie in 0…{self.n_users - 1}.")
         if not bool(self.eligible[users].all()):
             lost = users[~self.eligible[users]][0].item()

@@ -62,7 +62,7 @@ def _group_law(sampler: GroupSampler, groups: np.ndarray, train: Interactions) -
     if sampler.shares == "items":
         law = np.bincount(groups, minlength=n_groups).astype(np.float64)
     elif sampler.shares == "interactions":
-        law = np.bincount(groups, weights=train.popularity, minlength=n_groups)
+        law = np.bincount(groups, weights=train.popularity, minlength=n_groups).astype(np.float64)
     else:
         if len(sampler.shares) != n_groups:
             raise InputError(f"there are {n_groups} groups, but {len(sampler.shares)} shares.")

@@ -1,6 +1,7 @@
 """Random numbers that are a function of their key rather than of the order in which they are drawn.
 
 The simulator asks for the same pair again and again, in any order and chunking, and must get the same answer.
+It is numpy's sibling of `evenhand.keyed`, since the data room does without torch; their numbers differ.
 """
 
 from __future__ import annotations

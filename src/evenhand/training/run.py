@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from evenhand.methods import contender, label_of
 from evenhand.ranking.model import Model, on_cpu
 from evenhand.samplers.base import Sampler
 from evenhand.training.loop import EpochLog, Loop
+from evenhand.training.progress import OnEpoch, epoch_bar
 from evenhand.training.selection import (
     STOPPING_K,
     BestTest,
@@ -30,9 +31,6 @@ from evenhand.training.selection import (
     Selection,
 )
 from evenhand.training.settings import ProtocolName, Settings, resolve_device
-
-OnEpoch = Callable[[int, int, Mapping[str, Any]], None]
-"""Called with (epochs done, epochs at most, the epoch's record)."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +64,6 @@ def fit(
 
     `encoder` and `method` are names ("mf", "lightgcn"; "auc-ns", "dns:candidates=2") or objects.
     """
-    from evenhand.training.progress import epoch_bar
-
     with epoch_bar("training", show=progress) as on_epoch:
         return train(
             split,
@@ -153,6 +149,26 @@ def train(
         seconds=time.perf_counter() - began,
         notes=(*split.notes, *loop.notes),
     )
+
+
+def refitted(
+    fitted: Fit,
+    split: Split,
+    encoder: str | Encoder,
+    method: str | Sampler | Sequence[Sampler],
+    settings: Settings | None = None,
+    *,
+    device: str = "auto",
+    on_epoch: OnEpoch | None = None,
+) -> Model:
+    """A model for production: trained on every part, for as many epochs as were best on average."""
+    everything = split.train.union(split.validation, split.test)
+    nothing = everything.take(np.zeros(len(everything), dtype=bool))
+    whole = Split(everything, None, nothing, f"{split.description}; refitted on all parts", split.notes)
+    settings = replace(settings or Settings(), epochs=max(1, round(float(np.mean(fitted.epochs)))))
+    best = fitted.model.seeds[fitted.model.best]
+    sampler = method if isinstance(method, (str, Sampler)) else method[fitted.model.best]
+    return train(whole, encoder, sampler, [best], settings, device=device, on_epoch=on_epoch).model
 
 
 def resolve_encoder(encoder: str | Encoder) -> Encoder:

@@ -1,0 +1,86 @@
+"""What a reader is asked for and what it hands back: columns by role, and how messages call them.
+
+Text files, parquet files and frames meet here, so that ids and numbers are made the same way from each.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from evenhand.errors import InputError
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column to read: what it is for, what it holds, and what the source calls it."""
+
+    role: str
+    """Its name in the result, and the option by which a person names the source's column."""
+    kind: Literal["id", "number", "time"]
+    name: str | None = None
+    """Its name in the source, where it must exist; None: optional, a column called `role` is taken."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Any source as one table whose columns are named by role, not yet cleaned."""
+
+    label: str
+    table: pa.Table
+    names: dict[str, str]
+    """role → what the source calls it, for messages."""
+    place: Callable[[int], str]
+    """row (from 0) → where a person finds it: 'line 17' or 'row 16'."""
+    is_text: bool = False
+    header: bool = True
+
+    def called(self, role: str) -> str:
+        return f"column '{self.names[role]}' of {self.label}"
+
+
+def source_label(source: Any) -> str:
+    """How messages call a source: a file by its path in quotes, anything else by its type."""
+    if isinstance(source, str | os.PathLike):
+        return f"'{os.fspath(source)}'"
+    return f"the {type(source).__name__}"
+
+
+def pick(columns: Sequence[Column], names: Sequence[str], label: str) -> dict[str, int]:
+    """role → position of its column; says what there is when one that must exist does not."""
+    chosen: dict[str, int] = {}
+    for column in columns:
+        name = column.role if column.name is None else column.name
+        found = [place for place, there in enumerate(names) if there == name]
+        if len(found) > 1:
+            raise InputError(f"{label} has {len(found)} columns called '{name}'; rename all but one.")
+        if found:
+            chosen[column.role] = found[0]
+        elif column.name is not None:
+            raise _no_column(column.role, name, names, label)
+    return chosen
+
+
+def _no_column(role: str, name: str, names: Sequence[str], label: str) -> InputError:
+    lowered = {there.lower(): there for there in names}
+    near = get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
+    if near:
+        hint = f"did you mean '{lowered[near[0]]}'? Name it with {role}= or --{role}"
+    elif any(there.strip().isdigit() for there in names):
+        hint = "if the file starts without column names, say header=False (--no-header)"
+    else:
+        hint = f"name the right one with {role}= or --{role}"
+    return InputError(f"{label} has no column '{name}' (it has {', '.join(names)}); {hint}.")
+
+
+def is_string(kind: pa.DataType) -> bool:
+    return str(kind) in ("string", "large_string", "string_view")
+
+
+def first_line_of(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
