@@ -13,8 +13,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from evenhand.data.dialect import SingleSeparator
 from evenhand.data.interactions import Interactions
-from evenhand.data.read import Column, _SingleSeparator, read_columns, read_interactions
+from evenhand.data.read import Column, read_columns, read_interactions
 from evenhand.errors import InputError
 
 rereads_one_file = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -95,7 +96,7 @@ def test_text_reads_back_as_written(tmp_path, users, items, separator, line_end,
 
 @given(st.text(":ab\n", max_size=60), st.integers(1, 7), st.integers(1, 9))
 def test_double_colons_become_one_character_at_any_chunk_border(text, chunk, size) -> None:
-    stream = _SingleSeparator(io.BytesIO(text.encode()), chunk)
+    stream = SingleSeparator(io.BytesIO(text.encode()), chunk)
     found = b"".join(iter(lambda: stream.read(size), b""))
     assert found == text.encode().replace(b"::", b"\x1f")
 
@@ -248,6 +249,16 @@ def test_repeated_pairs_are_collapsed_and_noted(tmp_path) -> None:
     data = read_interactions(path)
     assert data.ratings.tolist() == [3.0, 4.0]
     assert data.notes == ("1 repeated pairs were collapsed into one each.",)
+
+
+@given(st.lists(st.none() | st.integers(-3, 3), min_size=1, max_size=8))
+def test_of_repeated_pairs_the_latest_stays_and_no_time_is_the_earliest(times) -> None:
+    same = [0] * len(times)
+    seconds = [float("nan") if time is None else time for time in times]
+    data = Interactions.from_pairs(same, same, ratings=range(len(times)), timestamps=seconds)
+    latest = max(range(len(times)), key=lambda n: (-99 if times[n] is None else times[n], n))
+    assert data.ratings.tolist() == [latest]
+    assert rows_of(data)[0]["timestamp"] == times[latest]
 
 
 def test_optional_columns_are_taken_by_role_or_by_name(tmp_path) -> None:

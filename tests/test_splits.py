@@ -259,9 +259,36 @@ def test_validation_is_drawn_from_train_or_given() -> None:
         given_split(train, test, validation=0.1, validation_part=test)
 
 
-def test_integer_and_string_ids_do_not_mix() -> None:
-    with pytest.raises(InputError, match="the item ids are integers in one part and strings in another"):
-        given_split(with_ids([(1, 2)]), with_ids([(1, "a")]))
+NOTE = "The {} ids of {} are integers, elsewhere strings; all count as strings here."
+
+
+def test_integers_beside_strings_count_as_strings(tmp_path) -> None:
+    """Ids as two text files spell them: the test file happens to hold integers alone."""
+    (tmp_path / "train.csv").write_text("user,item\n9,a1\n9,5\n10,5\n2,10\n")
+    (tmp_path / "test.csv").write_text("user,item\n10,10\n9,5\n2,-7\n")
+    train, test = (read_interactions(tmp_path / f"{name}.csv") for name in ("train", "test"))
+    split = given_split(train, test)
+    assert pairs(split.train) == {(9, "a1"), (9, "5"), (10, "5"), (2, "10")}
+    assert pairs(split.test) == {(10, "10"), (2, "-7")}
+    assert split.train.user_ids.to_pylist() == [2, 9, 10]
+    assert split.test.item_ids.to_pylist() == ["-7", "10", "5", "a1"]
+    assert split.notes == (
+        NOTE.format("item", "test"),
+        "1 test pairs also occur in train; they are left out.",
+        "1 items and 0 users of the test part never occur in train; they are kept.",
+    )
+
+
+@given(train=id_pairs, test=id_pairs, validation=id_pairs)
+def test_a_part_of_strings_makes_all_strings_and_keeps_each_pair(train, test, validation) -> None:
+    new = [("u", "i")]  # no integer, so that this part reads as strings and is not empty
+    written = [(str(user), str(item)) for user, item in test] + new
+    split = given_split(with_ids(train), with_ids(written), validation_part=with_ids([*validation, (-9, -9)]))
+    as_text = [{(str(user), str(item)) for user, item in part} for part in (train, [*validation, (-9, -9)])]
+    assert pairs(split.train) == as_text[0]
+    assert pairs(split.validation) == as_text[1] - as_text[0]
+    assert pairs(split.test) == set(written) - as_text[0] - as_text[1]
+    assert split.notes[:2] == tuple(NOTE.format(kind, "train and validation") for kind in ("user", "item"))
 
 
 def test_the_published_split_of_movielens(shared_data) -> None:

@@ -69,14 +69,14 @@ def check_sampler(
     bound = sampler.bind(train)
     users = torch.arange(train.n_users)[bound.eligible].repeat_interleave(_DRAWS)
     assert len(users), "no user of the log can be given a negative"
-    _check_draws(sampler, train, users)
     _check_exhausted(bound, train)
+    _check_draws(sampler, train, users)
     _check_replicas([sampler, *(beside or (sampler, sampler))], train, users)
     _check_state(sampler, train, users)
 
 
 def check_learns(
-    sampler: Sampler, encoder: Encoder | None = None, *, least: float = 0.9, epochs: int = 60
+    sampler: Sampler, encoder: Encoder | None = None, *, least: float = 0.9, epochs: int = 20
 ) -> None:
     """Assert that a model trained with this sampler finds the withheld squares of the checkerboard."""
     train, withheld = checkerboard()
@@ -92,12 +92,12 @@ def random_batch(bound: BoundSampler, users: Tensor, n: int = 1, seed: int = 0) 
     g = torch.Generator().manual_seed(seed)
     shape = (bound.replicas, len(users))
     return Batch(
+        user_vectors=torch.randn(bound.replicas, bound.n_users, _DIM, generator=g),
+        item_vectors=torch.randn(bound.replicas, bound.n_items, _DIM, generator=g),
         users=users.expand(shape),
         positives=None,
         uniforms=torch.rand(*shape, bound.width(n), generator=g, dtype=torch.float64),
         shared=torch.rand(bound.replicas, bound.shared_width, generator=g, dtype=torch.float64),
-        user_vectors=torch.randn(bound.replicas, bound.n_users, _DIM, generator=g),
-        item_vectors=torch.randn(bound.replicas, bound.n_items, _DIM, generator=g),
         n=n,
     )
 

@@ -37,7 +37,7 @@ class Interactions:
     ratings: np.ndarray | None = None
     """float32 [n_pairs], like `items`; of repeated pairs the latest, or without timestamps the last."""
     timestamps: np.ndarray | None = None
-    """float64 [n_pairs], seconds or whatever the file has, NaN where unknown; of repeated pairs the latest."""
+    """float64 [n_pairs], seconds or whatever the file has, NaN where missing; of repeats the latest."""
     notes: tuple[str, ...] = ()
     """What a reader should know about how this came to be, one sentence each (rows collapsed, dropped…)."""
 
@@ -85,7 +85,8 @@ class Interactions:
     ) -> Interactions:
         """Build from two aligned arrays of *indices*; repeated pairs collapse to their latest occurrence.
 
-        A pair without a timestamp (NaN) counts as the earliest. Without `user_ids` and `item_ids` the indices are the ids; `n_users`, `n_items` widen the vocabulary.
+        A missing timestamp (NaN) counts as the earliest. Without `user_ids` and `item_ids` the indices are
+        the ids; `n_users`, `n_items` widen the vocabulary.
         """
         users = np.asarray(users, dtype=np.int64).ravel()
         items = np.asarray(items, dtype=np.int64).ravel()
@@ -98,9 +99,9 @@ class Interactions:
 
         key = users * max(n_items, 1) + items
         when = None if timestamps is None else np.asarray(timestamps, dtype=np.float64)
-        # numpy sorts NaN last, which would let an unknown time win over every known one.
-        age = () if when is None else (np.where(np.isnan(when), -np.inf, when),)
-        order = np.lexsort((*age, key))
+        # By itself numpy sorts NaN last, which would let a missing time win over every known one.
+        by_time = () if when is None else (when, ~np.isnan(when))
+        order = np.lexsort((*by_time, key))
         sorted_key = key[order]
         last = np.ones(len(key), dtype=bool)
         last[:-1] = sorted_key[1:] != sorted_key[:-1]

@@ -1,6 +1,6 @@
 """Delimited text into an Arrow table.
 
-Arrow parses fast but says little of what went wrong, so a refused file is read again, slowly, to name the line.
+Arrow parses fast but says little of what went wrong, so a file it refuses is read again to name the line.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -83,10 +84,13 @@ def normalised_graph(train: Interactions) -> Tensor:
     scale = np.where(degree > 0, 1 / np.sqrt(np.maximum(degree, 1)), 0.0)
     values = np.repeat(scale, degree) * scale[columns]
     size = train.n_users + train.n_items
-    return torch.sparse_csr_tensor(
-        torch.from_numpy(begins.astype(np.int64)),
-        torch.from_numpy(columns.astype(np.int64)),
-        torch.from_numpy(values.astype(np.float32)),
-        size=(size, size),
-        check_invariants=False,
-    )
+    with warnings.catch_warnings():
+        # torch calls its CSR support beta; what is used of it here is tested.
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        return torch.sparse_csr_tensor(
+            torch.from_numpy(begins.astype(np.int64)),
+            torch.from_numpy(columns.astype(np.int64)),
+            torch.from_numpy(values.astype(np.float32)),
+            size=(size, size),
+            check_invariants=False,
+        )

@@ -95,8 +95,8 @@ class AUCSampler(Sampler):
         if not 0 <= self.gamma <= 1:
             raise InputError(f"gamma must lie in [0, 1], not {self.gamma}.")
         for name in ("candidates", "probes"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise InputError(f"{name} must be a whole number of at least 1, not {getattr(self, name)}.")
         if self.ecdf != "exact" and not (isinstance(self.ecdf, int) and self.ecdf >= 1):
             raise InputError(f"ecdf must be 'exact' or a whole number of draws, not {self.ecdf}.")
 

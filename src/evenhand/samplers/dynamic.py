@@ -24,8 +24,8 @@ class DynamicSampler(Sampler):
     structural = ("candidates",)
 
     def __post_init__(self) -> None:
-        if self.candidates < 1:
-            raise InputError(f"candidates must be at least 1, not {self.candidates}.")
+        if not isinstance(self.candidates, int) or self.candidates < 1:
+            raise InputError(f"candidates must be a whole number of at least 1, not {self.candidates}.")
 
     @classmethod
     def bind_replicas(
