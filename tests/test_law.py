@@ -122,10 +122,10 @@ def test_scaled_is_the_floor_and_below_size(size: int, uniform: float) -> None:
     assert got == min(int(uniform * size), size - 1)
 
 
-def test_large_sizes_cannot_round_up() -> None:
-    """2^53 · (1 - 2^-53) is exact, but at 2^60 the product rounds to the size itself."""
-    size = torch.tensor(2**60)
-    assert int(scaled(torch.tensor(LARGEST, dtype=torch.float64), size)) < 2**60
+@pytest.mark.parametrize("size", [1, 3, 2**36, 2**53 + 1, 2**62])
+def test_a_uniform_that_was_rounded_to_one_is_still_inside(size: int) -> None:
+    """Single-precision generators can return it once they are widened."""
+    assert int(scaled(torch.tensor(1.0, dtype=torch.float64), torch.tensor(size))) == size - 1
 
 
 @pytest.mark.parametrize("weights", [[0, 0], [1, -1], [1, np.inf], [np.nan, 1]])

@@ -1,6 +1,6 @@
 """One conformance suite over every sampler, and the stated law of each, by chi-square."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,16 @@ from evenhand.samplers import (
 from evenhand.samplers.base import Batch
 from evenhand.samplers.uniform import StaticBound
 from evenhand.testing import check_learns, check_sampler, checkerboard, chi_square_p, corner_cases
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Small tensors: a second thread only waits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
 
 THREE_GROUPS = tuple(i % 3 for i in range(12))
 SAMPLERS: dict[str, Sampler] = {

@@ -1,24 +1,42 @@
 """The command line: one file a command, which parses, calls the library, and prints."""
 
 import sys
+from typing import NoReturn, cast
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Run `evenhand`; a person's mistake ends with one line and exit code 2, a failed run with 1."""
+    import typer
+
     from evenhand.cli.app import app
     from evenhand.errors import InputError, RunError
 
+    # The base of all that Typer finds wrong with a command line has no public name in every version of it.
+    usage_problem = cast("type[Exception]", typer.BadParameter.__mro__[2])
     try:
-        app()
-    except InputError as problem:
-        print(f"evenhand: {problem}", file=sys.stderr)
-        sys.exit(2)
-    except RunError as problem:
-        print(f"evenhand: {problem}", file=sys.stderr)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        print("evenhand: stopped.", file=sys.stderr)
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(1)
+        code = app(standalone_mode=False) or 0
+    except (InputError, RunError) as problem:
+        _leave(str(problem), 2 if isinstance(problem, InputError) else 1)
+    except (KeyboardInterrupt, typer.Abort):
+        code = 130
+    except usage_problem as problem:
+        _leave(_usage(problem), 2)
+    if code == 130:
+        _leave("stopped.", code)
+    sys.exit(code)
+
+
+def _usage(problem: BaseException) -> str:
+    """What Typer found wrong, as one sentence; empty where it has shown the help instead."""
+    message = " ".join(problem.format_message().split()).rstrip(".")  # type: ignore[attr-defined]
+    context = getattr(problem, "ctx", None)
+    if not message or context is None:
+        return message
+    join = " See" if message.endswith("?") else "; see"
+    return f"{message[0].lower()}{message[1:]}{join} {context.command_path} --help."
+
+
+def _leave(message: str, code: int) -> NoReturn:
+    if message:
+        print(f"evenhand: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(code)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from evenhand.cli import options as opt
+from evenhand.cli.flatten import flattened
 
 app = typer.Typer(help="List, describe and fetch datasets.", no_args_is_help=True)
 
@@ -15,8 +16,6 @@ app = typer.Typer(help="List, describe and fetch datasets.", no_args_is_help=Tru
 @app.command("list")
 def list_(data_dir: opt.DataDir = None, json: opt.Json = False) -> None:
     """List the datasets known by name, and where each was found."""
-    from rich.table import Table
-
     from evenhand.cli import show
     from evenhand.data.named import list_datasets
 
@@ -36,40 +35,26 @@ def list_(data_dir: opt.DataDir = None, json: opt.Json = False) -> None:
             }
         )
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("name", "what it is", "where"):
-        table.add_column(heading)
-    for one in found:
-        place = "built in" if one.name == "demo" else str(one.found) if one.found else one.how_to_get
-        table.add_row(one.name, one.title, place)
-    show.console().print(table)
+    places = ["built in" if one.name == "demo" else str(one.found or one.how_to_get) for one in found]
+    show.print_listing(
+        ("name", "what it is", "where"),
+        [(one.name, one.title, place) for one, place in zip(found, places, strict=True)],
+    )
 
 
 @app.command("describe")
+@flattened
 def describe(
     data: opt.Data,
+    reading: opt.Reading,
     json: opt.Json = False,
-    user: opt.User = "user",
-    item: opt.Item = "item",
-    rating: opt.Rating = None,
-    timestamp: opt.Timestamp = None,
-    min_rating: opt.MinRating = None,
-    header: opt.Header = None,
     data_dir: opt.DataDir = None,
 ) -> None:
     """Describe a dataset or a file: size, density, and how skewed its popularity is."""
     from evenhand.cli import inputs, show
     from evenhand.data.describe import describe as summarise
 
-    columns = {
-        "user": user,
-        "item": item,
-        "rating": rating,
-        "timestamp": timestamp,
-        "min_rating": min_rating,
-        "header": header,
-    }
-    found = summarise(inputs.read_file_or_name(data, data_dir, columns))
+    found = summarise(inputs.read_file_or_name(data, data_dir, reading))
     if json:
         show.print_json(asdict(found))
         return

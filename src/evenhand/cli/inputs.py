@@ -2,53 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from evenhand.cli.options import Reading, Sampling, Splitting, Training
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split, given_split
 from evenhand.errors import InputError, unknown
 
+if TYPE_CHECKING:
+    from evenhand.encoders import Encoder
+    from evenhand.methods import Contender
+    from evenhand.training.settings import ProtocolName, Settings
+
 TEST_SHARE, VALIDATION_SHARE = 0.2, 0.1
 
 
-def load_data(
-    name: str,
-    *,
-    test: str | None,
-    protocol: str,
-    how: str,
-    split_seed: int,
-    data_dir: str | None,
-    test_part: str | None,
-    columns: Mapping[str, Any],
-) -> tuple[Split, dict[str, Interactions]]:
-    """The split that a command works on, and further test parts where the data has them."""
-    from evenhand.data.named import demo_simulation, load_split
+@dataclass(frozen=True, eq=False)
+class Source:
+    """The split that a command works on, and where it comes from."""
 
-    if protocol not in ("honest", "paper"):
-        raise unknown("protocol", protocol, ("honest", "paper"))
+    split: Split
+    files: tuple[Path, ...]
+    """What was read; nothing for simulated data."""
+    other_tests: dict[str, Interactions]
+    """Further test parts, where the data has them."""
+
+
+def load_source(data: str, data_dir: str | None, reading: Reading, splitting: Splitting) -> Source:
+    """Read and split; options that would have no effect are refused."""
+    protocol = protocol_name(splitting.protocol)
+    _refuse_contradictions(data, reading, splitting)
     validation = VALIDATION_SHARE if protocol == "honest" else 0.0
-    if test is not None:
-        train = read_file_or_name(name, data_dir, columns)
-        held_out = read_file(test, columns, allow_small=True)
-        return given_split(train, held_out, validation=validation, seed=split_seed), {}
-    if is_dataset(name) and (how == "random" or test_part):
+    if splitting.test is not None:
+        train = read_file_or_name(data, data_dir, reading)
+        test = read_file(splitting.test, reading, allow_small=True)
+        split = given_split(train, test, validation=validation, seed=splitting.split_seed)
+        return Source(split, (*_files(data, data_dir), Path(splitting.test)), {})
+    if is_dataset(data) and splitting.split == "random":
+        from evenhand.data.named import demo_simulation, load_split
+
         split = load_split(
-            name,
+            data,
             data_dir,
-            test_part=test_part,
+            test_part=splitting.test_part,
             test=TEST_SHARE,
             validation=validation,
-            seed=split_seed,
-            min_rating=columns.get("min_rating"),
+            seed=splitting.split_seed,
+            min_rating=reading.min_rating,
         )
-        return split, {"uniform exposure": demo_simulation().uniform_test} if name == "demo" else {}
-    log = read_file_or_name(name, data_dir, columns)
-    split = log.split(test=TEST_SHARE, validation=validation, seed=split_seed, how=how)
-    return replace(split, notes=(*log.notes, *split.notes)), {}
+        unbiased = data == "demo" and splitting.test_part != "uniform"
+        others = {"uniform exposure": demo_simulation().uniform_test} if unbiased else {}
+        return Source(split, _files(data, data_dir), others)
+    log = read_file_or_name(data, data_dir, reading)
+    split = log.split(test=TEST_SHARE, validation=validation, seed=splitting.split_seed, how=splitting.split)
+    return Source(replace(split, notes=(*log.notes, *split.notes)), _files(data, data_dir), {})
+
+
+def protocol_name(text: str) -> ProtocolName:
+    known: dict[str, ProtocolName] = {"honest": "honest", "paper": "paper"}
+    if text not in known:
+        raise unknown("protocol", text, known)
+    return known[text]
 
 
 def is_dataset(name: str) -> bool:
@@ -58,21 +75,21 @@ def is_dataset(name: str) -> bool:
     return name in DATASETS and not Path(name).is_file()
 
 
-def read_file_or_name(name: str, data_dir: str | None, columns: Mapping[str, Any]) -> Interactions:
+def read_file_or_name(name: str, data_dir: str | None, reading: Reading) -> Interactions:
     from evenhand.data.catalogue import DATASETS
     from evenhand.data.named import load_dataset
 
     if is_dataset(name):
-        return load_dataset(name, data_dir, min_rating=columns.get("min_rating"))
+        return load_dataset(name, data_dir, min_rating=reading.min_rating)
     if not Path(name).exists() and not Path(name).suffix and "/" not in name:
         raise unknown("dataset", name, DATASETS)
-    return read_file(name, columns)
+    return read_file(name, reading)
 
 
-def read_file(name: str, columns: Mapping[str, Any], *, allow_small: bool = False) -> Interactions:
+def read_file(name: str, reading: Reading, *, allow_small: bool = False) -> Interactions:
     from evenhand.data.read import read_interactions
 
-    return read_interactions(name, **columns, allow_small=allow_small)
+    return read_interactions(name, **asdict(reading), allow_small=allow_small)
 
 
 def integers(text: str, what: str) -> tuple[int, ...]:
@@ -86,37 +103,104 @@ def integers(text: str, what: str) -> tuple[int, ...]:
     return numbers
 
 
-def make_encoder(name: str, dim: int | None, layers: int | None) -> Any:
+def list_lengths(text: str) -> tuple[int, ...]:
+    """The values of --k, ascending and once each."""
+    return tuple(sorted(set(integers(text, "--k"))))
+
+
+def make_encoder(training: Training) -> Encoder:
     from evenhand.encoders import ENCODERS
 
-    if name not in ENCODERS:
-        raise unknown("encoder", name, ENCODERS)
-    given = {key: value for key, value in (("dim", dim), ("layers", layers)) if value is not None}
-    if "layers" in given and name != "lightgcn":
-        raise InputError(f"--layers belongs to lightgcn, not to {name}.")
-    return ENCODERS[name](**given)
+    if training.encoder not in ENCODERS:
+        raise unknown("encoder", training.encoder, ENCODERS)
+    if training.layers is not None and training.encoder != "lightgcn":
+        raise InputError(f"--layers belongs to lightgcn, not to {training.encoder}.")
+    return ENCODERS[training.encoder](**_given(dim=training.dim, layers=training.layers))
 
 
-def make_settings(**given: Any) -> Any:
-    from evenhand.training.settings import Settings
+def make_settings(training: Training, sampling: Sampling, protocol: ProtocolName) -> Settings:
+    from evenhand.training.settings import Settings, resolve_device
 
-    if given.get("milestones") is not None:
-        given["milestones"] = integers(given["milestones"], "--milestones")
-    return Settings(**{key: value for key, value in given.items() if value is not None})
+    resolve_device(training.device)
+    if training.seeds < 1:
+        raise InputError(f"--seeds takes a number of seeds from 1 on, not {training.seeds}.")
+    if training.patience is not None and protocol == "paper":
+        raise InputError("--patience belongs to the honest protocol; the paper's trains all epochs.")
+    if sampling.sampler_scores is not None and training.encoder != "lightgcn":
+        raise InputError(f"--sampler-scores belongs to lightgcn, not to {training.encoder}.")
+    milestones = training.milestones
+    return Settings(
+        **_given(
+            epochs=training.epochs,
+            batch=training.batch,
+            lr=training.lr,
+            weight_decay=training.weight_decay,
+            milestones=None if milestones is None else integers(milestones, "--milestones"),
+            patience=training.patience,
+            sampler_scores=sampling.sampler_scores,
+        )
+    ).under(protocol)
 
 
-def sampler_values(
-    alpha: str | None, ecdf: str | None, groups: str | None, items: Interactions, **numbers: Any
-) -> dict[str, Any]:
-    """Sampler parameters given by flag; every method takes those that it knows."""
-    from evenhand.methods import parse_value
+def make_contenders(
+    names: Iterable[str], sampling: Sampling, items: Interactions | None = None, item_column: str = "item"
+) -> list[Contender]:
+    """The methods asked for, with the parameters given by flag; without `items` groups are left out.
 
-    values = {key: value for key, value in numbers.items() if value is not None}
-    for key, text in (("alpha", alpha), ("ecdf", ecdf)):
-        if text is not None:
-            values[key] = parse_value(key, text)
-    if groups is not None:
+    Called once without `items`, so that a mistyped name is told before any data is read.
+    """
+    from evenhand.methods import METHODS, contender, parse_value
+
+    names = [name for name in names if name.strip()]
+    plain = [contender(name) for name in names]
+    given = _given(**asdict(replace(sampling, sampler_scores=None)))
+    known = {key for one in plain for key in METHODS[one.method].parameters()}
+    for key in given:
+        if key not in known:
+            raise InputError(
+                f"--{key} has no effect on {', '.join(one.label for one in plain)}; leave it out."
+            )
+    groups = given.pop("groups", None)
+    values = {key: parse_value(key, v) if isinstance(v, str) else v for key, v in given.items()}
+    if groups is not None and items is not None:
         from evenhand.data.groups import read_groups
 
-        values["groups"] = read_groups(groups, items)
-    return values
+        values["groups"] = read_groups(groups, items, item_column)
+    return [contender(name, values) for name in names]
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _refuse_contradictions(data: str, reading: Reading, splitting: Splitting) -> None:
+    from evenhand.data.splits import RULES
+
+    if splitting.split not in RULES:
+        raise unknown("split", splitting.split, RULES)
+    if splitting.test is not None:
+        for option, given in (("--split", splitting.split != "random"), ("--test-part", splitting.test_part)):
+            if given:
+                raise InputError(f"{option} has no effect with a test file; leave one of them out.")
+        return
+    if not is_dataset(data):
+        if splitting.test_part is not None:
+            raise InputError("--test-part belongs to datasets known by name; give a test file with --test.")
+        return
+    if splitting.test_part is not None and splitting.split != "random":
+        raise InputError(f"--split {splitting.split} and --test-part exclude each other.")
+    for option, mine in asdict(reading).items():
+        if option != "min_rating" and mine != getattr(Reading(), option):
+            raise InputError(f"--{option} is for files; {data} is a dataset whose columns are known.")
+
+
+def _files(data: str, data_dir: str | None) -> tuple[Path, ...]:
+    """The files behind a DATA argument."""
+    from evenhand.data.named import list_datasets
+
+    if not is_dataset(data):
+        return (Path(data),)
+    info = next(info for info in list_datasets(data_dir) if info.name == data)
+    if info.found is None:
+        return ()
+    return tuple(info.found / file for file in info.files) if info.found.is_dir() else (info.found,)

@@ -7,8 +7,6 @@ from evenhand.cli import options as opt
 
 def command(json: opt.Json = False) -> None:
     """List the training methods with their parameters and sources."""
-    from rich.table import Table
-
     from evenhand.cli import show
     from evenhand.methods import METHODS
 
@@ -22,10 +20,13 @@ def command(json: opt.Json = False) -> None:
             }
         )
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("method", "what it does", "parameters", "source"):
-        table.add_column(heading)
-    for method in METHODS.values():
-        given = ", ".join(f"{name}={default}" for name, default in method.parameters().items())
-        table.add_row(method.name, method.summary, given or "–", method.source)
-    show.console().print(table)
+    rows = [
+        (
+            m.name,
+            m.summary,
+            ", ".join(f"{name}={default}" for name, default in m.parameters().items()) or "–",
+            m.source,
+        )
+        for m in METHODS.values()
+    ]
+    show.print_listing(("method", "what it does", "parameters", "source"), rows)

@@ -1,14 +1,19 @@
-"""Options that several commands share, with one help text each."""
+"""Options that several commands share, declared once with their help: single ones, and groups of them."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import typer
 
-_READ, _SPLIT, _TRAIN, _SAMPLER = "Reading", "Split", "Training", "Sampler"
+
+def _option(help_text: str, panel: str, *names: str) -> Any:
+    return typer.Option(*names, help=help_text, rich_help_panel=panel)
+
 
 Data = Annotated[str, typer.Argument(help="A dataset's name (see `evenhand data list`) or a file.")]
+DataDir = Annotated[str | None, _option("Where to look for a named dataset first.", "Reading")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Force = Annotated[bool, typer.Option("--force", help="Write into a folder that already holds files.")]
 Ks = Annotated[str, typer.Option("--k", help="List lengths, separated by commas.")]
@@ -17,86 +22,68 @@ Hot = Annotated[
     typer.Option(help="Which items are hot: paper, honest, a share of items (0.2) or a train count (50)."),
 ]
 
-User = Annotated[str, typer.Option(help="Column of user ids.", rich_help_panel=_READ)]
-Item = Annotated[str, typer.Option(help="Column of item ids.", rich_help_panel=_READ)]
-Rating = Annotated[str | None, typer.Option(help="Column of ratings.", rich_help_panel=_READ)]
-Timestamp = Annotated[str | None, typer.Option(help="Column of timestamps.", rich_help_panel=_READ)]
-MinRating = Annotated[
-    float | None, typer.Option(help="Keep rows with at least this rating.", rich_help_panel=_READ)
-]
-Header = Annotated[
-    bool | None,
-    typer.Option(
-        "--header/--no-header", help="Whether a text file starts with names.", rich_help_panel=_READ
-    ),
-]
-DataDir = Annotated[
-    str | None, typer.Option(help="Where to look for a named dataset first.", rich_help_panel=_READ)
-]
-TestPart = Annotated[
-    str | None,
-    typer.Option(
-        help="Which test part of a named dataset: random, randomised, uniform…", rich_help_panel=_READ
-    ),
-]
 
-Test = Annotated[
-    str | None, typer.Option("--test", help="A file of test interactions.", rich_help_panel=_SPLIT)
-]
-How = Annotated[
-    str,
-    typer.Option("--split", help="random, per-user, leave-last-out or time.", rich_help_panel=_SPLIT),
-]
-SplitSeed = Annotated[
-    int, typer.Option(help="Seed of the split; training seeds do not change it.", rich_help_panel=_SPLIT)
-]
-Protocol = Annotated[
-    str,
-    typer.Option(
-        help="honest: stop and choose on validation. paper: fixed epochs, best test epoch.",
-        rich_help_panel=_SPLIT,
-    ),
-]
+@dataclass(frozen=True)
+class Reading:
+    """How files of interactions are read."""
 
-EncoderName = Annotated[str, typer.Option("--encoder", help="mf or lightgcn.", rich_help_panel=_TRAIN)]
-Seeds = Annotated[int, typer.Option(help="How many seeds train side by side.", rich_help_panel=_TRAIN)]
-Epochs = Annotated[int | None, typer.Option(help="Epochs at most.", rich_help_panel=_TRAIN)]
-Dim = Annotated[int | None, typer.Option(help="Length of the vectors.", rich_help_panel=_TRAIN)]
-Layers = Annotated[int | None, typer.Option(help="Hops of LightGCN.", rich_help_panel=_TRAIN)]
-BatchSize = Annotated[int | None, typer.Option("--batch", help="Positives a step.", rich_help_panel=_TRAIN)]
-Lr = Annotated[float | None, typer.Option(help="Learning rate of Adam.", rich_help_panel=_TRAIN)]
-WeightDecay = Annotated[float | None, typer.Option(help="L2 on every parameter.", rich_help_panel=_TRAIN)]
-Milestones = Annotated[
-    str | None,
-    typer.Option(help="Epochs after which the rate falls to a tenth: 20,60,80.", rich_help_panel=_TRAIN),
-]
-Patience = Annotated[
-    int | None, typer.Option(help="Epochs without a better validation NDCG.", rich_help_panel=_TRAIN)
-]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.", rich_help_panel=_TRAIN)]
+    user: Annotated[str, _option("Column of user ids.", "Reading")] = "user"
+    item: Annotated[str, _option("Column of item ids.", "Reading")] = "item"
+    rating: Annotated[str | None, _option("Column of ratings.", "Reading")] = None
+    timestamp: Annotated[str | None, _option("Column of timestamps.", "Reading")] = None
+    min_rating: Annotated[float | None, _option("Keep rows with at least this rating.", "Reading")] = None
+    header: Annotated[
+        bool | None, _option("Whether a text file starts with names.", "Reading", "--header/--no-header")
+    ] = None
 
-Alpha = Annotated[
-    str | None, typer.Option(help="Trust in the score rank: ½ to 1, or auto.", rich_help_panel=_SAMPLER)
-]
-Beta = Annotated[float | None, typer.Option(help="Weight of popularity, from 0.", rich_help_panel=_SAMPLER)]
-Gamma = Annotated[
-    float | None, typer.Option(help="Range of false-positive rates, 0 to 1.", rich_help_panel=_SAMPLER)
-]
-Candidates = Annotated[
-    int | None, typer.Option(help="Pool size of dns and auc-ns.", rich_help_panel=_SAMPLER)
-]
-Probes = Annotated[
-    int | None, typer.Option(help="Probes a side that estimate the gain.", rich_help_panel=_SAMPLER)
-]
-Ecdf = Annotated[
-    str | None,
-    typer.Option(help="Score rank: exact, or from this many shared draws.", rich_help_panel=_SAMPLER),
-]
-SamplerScores = Annotated[
-    str | None,
-    typer.Option(help="Scores a sampler sees in LightGCN: propagated or raw.", rich_help_panel=_SAMPLER),
-]
-Groups = Annotated[
-    str | None,
-    typer.Option(help="fairstatic: FILE:COLUMN that groups the items.", rich_help_panel=_SAMPLER),
-]
+
+@dataclass(frozen=True)
+class Splitting:
+    """Which interactions are held out, and what may be looked at when."""
+
+    test: Annotated[str | None, _option("A file of test interactions.", "Split")] = None
+    test_part: Annotated[
+        str | None, _option("Which test part of a named dataset: random, randomised, uniform…", "Split")
+    ] = None
+    split: Annotated[str, _option("random, per-user, leave-last-out or time.", "Split")] = "random"
+    split_seed: Annotated[int, _option("Seed of the split; training seeds do not change it.", "Split")] = 0
+    protocol: Annotated[
+        str, _option("honest: stop and choose on validation. paper: fixed epochs, best test epoch.", "Split")
+    ] = "honest"
+
+
+@dataclass(frozen=True)
+class Training:
+    """The encoder and how it is trained; None leaves the library's default."""
+
+    encoder: Annotated[str, _option("mf or lightgcn.", "Training")] = "mf"
+    seeds: Annotated[int, _option("How many seeds train side by side.", "Training")] = 3
+    epochs: Annotated[int | None, _option("Epochs at most.", "Training")] = None
+    dim: Annotated[int | None, _option("Length of the vectors.", "Training")] = None
+    layers: Annotated[int | None, _option("Hops of LightGCN.", "Training")] = None
+    batch: Annotated[int | None, _option("Positives a step.", "Training")] = None
+    lr: Annotated[float | None, _option("Learning rate of Adam.", "Training")] = None
+    weight_decay: Annotated[float | None, _option("L2 on every parameter.", "Training")] = None
+    milestones: Annotated[
+        str | None, _option("Epochs after which the rate falls to a tenth: 20,60,80.", "Training")
+    ] = None
+    patience: Annotated[int | None, _option("Epochs without a better validation NDCG.", "Training")] = None
+    device: Annotated[str, _option("auto, cpu or cuda.", "Training")] = "auto"
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Parameters for every method that knows them; None leaves the method's default."""
+
+    alpha: Annotated[str | None, _option("Trust in the score rank: ½ to 1, or auto.", "Sampler")] = None
+    beta: Annotated[float | None, _option("Weight of popularity, from 0.", "Sampler")] = None
+    gamma: Annotated[float | None, _option("Range of false-positive rates, 0 to 1.", "Sampler")] = None
+    candidates: Annotated[int | None, _option("Pool size of dns and auc-ns.", "Sampler")] = None
+    probes: Annotated[int | None, _option("Probes a side that estimate the gain.", "Sampler")] = None
+    ecdf: Annotated[str | None, _option("Score rank: exact, or from this many shared draws.", "Sampler")] = (
+        None
+    )
+    sampler_scores: Annotated[
+        str | None, _option("Scores a sampler sees in LightGCN: propagated or raw.", "Sampler")
+    ] = None
+    groups: Annotated[str | None, _option("fairstatic: FILE:COLUMN that groups the items.", "Sampler")] = None

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evenhand.cli import options as opt
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def command(
@@ -24,7 +27,7 @@ def command(
         bool, typer.Option("--known", help="Let items through that the user already touched.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
-    user: opt.User = "user",
+    user: Annotated[str, typer.Option(help="The column of user ids in that file.")] = "user",
     json: opt.Json = False,
 ) -> None:
     """Recommend k items to every user, or to those in a file."""
@@ -38,13 +41,7 @@ def command(
     if out is not None:
         check_target(Path(out), force)
     loaded = load(model)
-    wanted = None
-    if users is not None:
-        from evenhand.data.read import Column, read_columns
-
-        wanted = (
-            read_columns(users, [Column("user", "id", user)])["user"].combine_chunks().dictionary_decode()
-        )
+    wanted = None if users is None else _ids(users, user)
     if seed is None or seed == "all":
         chosen: int | str | None = seed
     else:
@@ -63,3 +60,13 @@ def command(
         show.print_json({"recommendations": table.to_pylist()})
     else:
         write_csv(table, sys.stdout.buffer)
+
+
+def _ids(file: str, column: str) -> pa.Array:
+    """The users of a file, each once, in its order."""
+    import pyarrow.compute as pc
+
+    from evenhand.data.read import Column, read_columns
+
+    ids = read_columns(file, [Column("user", "id", column)])["user"]
+    return pc.unique(ids.cast(ids.type.value_type))

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -16,9 +17,18 @@ if TYPE_CHECKING:
     from evenhand.experiments.compare import Row
     from evenhand.metrics.statistics import Summary
 
-NARROW = ("precision", "ndcg", "ohr", "ocr", "uhr", "ucr")
-WIDE = ("precision", "recall", "f1", "ndcg", "ohr", "ocr", "uhr", "ucr")
-_PIPED_WIDTH = 120
+LAYOUTS: tuple[tuple[tuple[str, ...], int], ...] = (
+    (("precision", "recall", "f1", "ndcg", "ohr", "ocr", "uhr", "ucr"), 4),
+    (("precision", "ndcg", "ohr", "ocr", "uhr", "ucr"), 4),
+    (("precision", "ndcg", "ohr", "ocr", "uhr", "ucr"), 3),
+    (("ndcg", "ohr", "ocr", "uhr", "ucr"), 3),
+    (("ndcg", "ohr", "ucr"), 3),
+    (("ndcg", "ohr"), 3),
+)
+"""Metrics and digits of a table, the first that fits the screen is taken."""
+_PIPED_WIDTH = 1000
+"""A file or another program takes lines of any length."""
+_GAP = "  "
 
 
 def console() -> Console:
@@ -31,43 +41,56 @@ def print_json(document: Any) -> None:
 
 
 def print_rows(out: Console, rows: Sequence[Row], title: str) -> None:
-    """One table a k: mean ± std, the best of each column marked with a star."""
-    wide = out.width >= _PIPED_WIDTH - 10
-    names = WIDE if wide else NARROW
-    for k in dict.fromkeys(row.k for row in rows):
-        out.print(_table([row for row in rows if row.k == k], names, f"{title}, top {k}", 4 if wide else 3))
+    """One table a k: mean ± std, the best of each column marked with a star; all in one layout."""
+    tables = {k: [row for row in rows if row.k == k] for k in dict.fromkeys(row.k for row in rows)}
+    for metrics, digits in LAYOUTS:
+        drawn = {k: _lines(of_k, metrics, digits) for k, of_k in tables.items()}
+        if max((cell_len(line.plain) for lines in drawn.values() for line in lines), default=0) <= out.width:
+            break
+    for k, lines in drawn.items():
+        print_line(out, Text(f"{title}, top {k}", style="italic"))
+        for line in lines:
+            print_line(out, line)
+        print_line(out, "")
+    if metrics != LAYOUTS[0][0]:
+        print_notes(out, ["a wider terminal shows more metrics, --json all."])
 
 
-def _table(rows: Sequence[Row], names: Sequence[str], title: str, digits: int) -> Table:
+def _lines(rows: Sequence[Row], metrics: Sequence[str], digits: int) -> list[Text]:
+    """A heading and one line a row, in columns as wide as their widest cell."""
     from evenhand.metrics.users import HIGHER_IS_BETTER
 
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("method", no_wrap=True)
-    for name in names:
-        arrow = "↑" if HIGHER_IS_BETTER[name] else "↓"
-        table.add_column(f"{name} {arrow}", justify="right", no_wrap=True)
-    best = {name: _best(rows, name, HIGHER_IS_BETTER[name]) for name in names}
-    for row in rows:
-        cells = [
-            Text(
-                f"{number(row.metrics[name], digits)}{'*' if row is best[name] else ' '}",
-                style="bold green" if row is best[name] else "",
-            )
-            for name in names
-        ]
-        table.add_row(Text(row.name), *cells)
-    return table
+    columns = [[Text("method", style="bold"), *(Text(row.name) for row in rows)]]
+    for name in metrics:
+        best = _best(rows, name, HIGHER_IS_BETTER[name])
+        heading = Text(f"{name} {'↑' if HIGHER_IS_BETTER[name] else '↓'}", style="bold")
+        columns.append([heading, *(_cell(row.metrics[name], digits, best) for row in rows)])
+    for place, column in enumerate(columns):
+        width = max(cell_len(cell.plain) for cell in column)
+        for cell in column:
+            pad = cell.pad_right if place == 0 else cell.pad_left
+            pad(width - cell_len(cell.plain))
+    lines = [Text(_GAP).join(cells) for cells in zip(*columns, strict=True)]
+    for line in lines:
+        line.rstrip()
+    return lines
 
 
-def _best(rows: Sequence[Row], name: str, higher: bool) -> Row | None:
-    known = [row for row in rows if not math.isnan(row.metrics[name].mean)]
-    if len(known) < 2:
+def _cell(value: Summary, digits: int, best: float | None) -> Text:
+    is_best = value.mean == best
+    return Text(f"{number(value, digits)}{'*' if is_best else ' '}", style="bold green" if is_best else "")
+
+
+def _best(rows: Sequence[Row], name: str, higher: bool) -> float | None:
+    """The best mean of a column; None where there is nothing to be better than."""
+    means = [row.metrics[name].mean for row in rows if not math.isnan(row.metrics[name].mean)]
+    if len(set(means)) < 2:
         return None
-    return (max if higher else min)(known, key=lambda row: row.metrics[name].mean)
+    return max(means) if higher else min(means)
 
 
 def number(value: Summary, digits: int = 4) -> str:
-    """`.430 ± .002`, without the zero before the point; one seed has no spread.
+    """`.430±.002`, without the zero before the point; one seed has no spread, an undefined number is a dash.
 
     >>> from evenhand.metrics.statistics import summarise
     >>> number(summarise([0.43, 0.434]), 3)
@@ -75,11 +98,34 @@ def number(value: Summary, digits: int = 4) -> str:
     """
 
     def short(x: float) -> str:
-        return "–" if math.isnan(x) else f"{x:.{digits}f}".replace("0.", ".", 1)
+        return f"{x:.{digits}f}".removeprefix("0")
 
+    if math.isnan(value.mean):
+        return "–"
     return short(value.mean) + ("" if value.std is None else f"±{short(value.std)}")
+
+
+def span(numbers: Sequence[int]) -> str:
+    """`12–31`, or one number where all are the same."""
+    low, high = min(numbers), max(numbers)
+    return str(low) if low == high else f"{low}–{high}"
+
+
+def print_listing(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Texts in columns, wrapped where the screen is narrow."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in headings:
+        table.add_column(heading, no_wrap=heading == headings[0])
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console().print(table)
 
 
 def print_notes(out: Console, notes: Iterable[str]) -> None:
     for note in notes:
         out.print(Text(f"note: {note}", style="dim"))
+
+
+def print_line(out: Console, line: str | Text) -> None:
+    """A line that the terminal may wrap but nothing cuts."""
+    out.print(line, soft_wrap=True, highlight=False, markup=False)

@@ -7,120 +7,73 @@ from typing import Annotated
 import typer
 
 from evenhand.cli import options as opt
+from evenhand.cli.flatten import flattened
 
 
+@flattened
 def command(
     data: opt.Data,
     out: Annotated[str, typer.Option(help="Folder for the model.")],
+    training: opt.Training,
+    sampling: opt.Sampling,
+    splitting: opt.Splitting,
+    reading: opt.Reading,
     method: Annotated[str, typer.Option(help="A method, as name or name:key=value.")] = "auc-ns",
-    encoder: opt.EncoderName = "mf",
-    seeds: opt.Seeds = 3,
     refit: Annotated[
         bool, typer.Option("--refit", help="Then train on all data, for as long as was best: for production.")
     ] = False,
-    epochs: opt.Epochs = None,
-    protocol: opt.Protocol = "honest",
     k: opt.Ks = "5,10,20",
     hot: opt.Hot = None,
-    test: opt.Test = None,
     force: opt.Force = False,
     json: opt.Json = False,
-    device: opt.Device = "auto",
-    dim: opt.Dim = None,
-    layers: opt.Layers = None,
-    batch: opt.BatchSize = None,
-    lr: opt.Lr = None,
-    weight_decay: opt.WeightDecay = None,
-    milestones: opt.Milestones = None,
-    patience: opt.Patience = None,
-    alpha: opt.Alpha = None,
-    beta: opt.Beta = None,
-    gamma: opt.Gamma = None,
-    candidates: opt.Candidates = None,
-    probes: opt.Probes = None,
-    ecdf: opt.Ecdf = None,
-    sampler_scores: opt.SamplerScores = None,
-    groups: opt.Groups = None,
-    split: opt.How = "random",
-    split_seed: opt.SplitSeed = 0,
-    user: opt.User = "user",
-    item: opt.Item = "item",
-    rating: opt.Rating = None,
-    timestamp: opt.Timestamp = None,
-    min_rating: opt.MinRating = None,
-    header: opt.Header = None,
     data_dir: opt.DataDir = None,
-    test_part: opt.TestPart = None,
 ) -> None:
     """Train one method and save the model."""
-    from evenhand.cli import inputs, show
+    from dataclasses import replace
+
+    from evenhand.cli import show
+    from evenhand.cli.plan import make_plan
     from evenhand.experiments.compare import rows_of
-    from evenhand.experiments.output import claim_folder
-    from evenhand.methods import contender
     from evenhand.training.progress import epoch_bar
     from evenhand.training.run import refitted, train
-    from evenhand.training.settings import resolve_device
 
-    ks = inputs.integers(k, "--k")
-    resolve_device(device)
-    contender(method)
-    model = inputs.make_encoder(encoder, dim, layers)
-    settings = inputs.make_settings(
-        epochs=epochs,
-        batch=batch,
-        lr=lr,
-        weight_decay=weight_decay,
-        milestones=milestones,
-        patience=patience,
-        sampler_scores=sampler_scores,
+    plan = make_plan(
+        data, [method], training, sampling, splitting, reading, k=k, data_dir=data_dir, out=out, force=force
     )
-    parts, _ = inputs.load_data(
-        data,
-        test=test,
-        protocol=protocol,
-        how=split,
-        split_seed=split_seed,
-        data_dir=data_dir,
-        test_part=test_part,
-        columns={
-            "user": user,
-            "item": item,
-            "rating": rating,
-            "timestamp": timestamp,
-            "min_rating": min_rating,
-            "header": header,
-        },
-    )
-    shared = inputs.sampler_values(
-        alpha, ecdf, groups, parts.train, beta=beta, gamma=gamma, candidates=candidates, probes=probes
-    )
-    one = contender(method, shared)
-    folder = claim_folder(out, force)
+    split, (one,) = plan.source.split, plan.contenders
     with epoch_bar(one.label) as on_epoch:
         fitted = train(
-            parts,
-            model,
+            split,
+            plan.encoder,
             one.sampler,
-            seeds,
-            settings,
-            protocol=protocol,  # type: ignore[arg-type]
-            device=device,
-            ks=ks,
+            training.seeds,
+            plan.settings,
+            protocol=plan.protocol,
+            device=training.device,
+            ks=plan.ks,
             hot=hot,
             on_epoch=on_epoch,
         )
     final = fitted.model
     if refit:
         with epoch_bar(f"{one.label}, on all data") as on_epoch:
-            final = refitted(fitted, parts, model, one.sampler, settings, device=device, on_epoch=on_epoch)
-    final.save(folder, force=True)
-    rows = rows_of(one, model, fitted.results)
+            final = refitted(
+                fitted,
+                split,
+                plan.encoder,
+                one.sampler,
+                plan.settings,
+                device=training.device,
+                on_epoch=on_epoch,
+            )
+    replace(final, info={**final.info, "data": plan.data}).save(out, force=True)
+    rows = rows_of(one, plan.encoder, fitted.results)
+    recommends = final.seeds[final.best]
     if json:
-        show.print_json(
-            {"model": str(folder), "rows": [row.to_json() for row in rows], "notes": fitted.notes}
-        )
+        document = {"model": out, "seeds": list(fitted.model.seeds), "recommending_seed": recommends}
+        show.print_json(document | {"rows": [row.to_json() for row in rows], "notes": list(fitted.notes)})
         return
     screen = show.console()
-    show.print_rows(screen, rows, f"{data}, {encoder}, protocol {protocol}")
-    show.print_notes(screen, [parts.description, *fitted.notes])
-    screen.print(f"Model written to {folder}/ (seed {final.seeds[final.best]} recommends).", soft_wrap=True)
+    show.print_rows(screen, rows, f"{data}, {training.encoder}, protocol {plan.protocol}")
+    show.print_notes(screen, [f"split {split.description}", *fitted.notes])
+    show.print_line(screen, f"Model written to {out}/ (seed {recommends} recommends).")

@@ -2,37 +2,52 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from evenhand.data.columns import Column, source_label
+from evenhand.data.ids import codes_and_ids
 from evenhand.data.interactions import Interactions
 from evenhand.errors import InputError
+
+_SHOWN = 5
+"""How many ids a message names."""
 
 
 def read_groups(source: str, data: Interactions, item: str = "item") -> tuple[int, ...]:
     """The group of every item of `data`, from `FILE:COLUMN`; groups are numbered in the order of their names.
 
-    Every item must have a group: one that the file does not know would have no law to be drawn by.
+    Every item must have just one group: without one it would have no law to be drawn by. Items and groups
+    that do not occur in `data` are passed over.
     """
-    from evenhand.data.read import Column, read_columns
+    from evenhand.data.read import read_columns
 
     file, colon, column = source.rpartition(":")
     if not colon or not file or not column:
         raise InputError(f"groups are given as FILE:COLUMN, not '{source}'.")
     table = read_columns(file, [Column("item", "id", item), Column("group", "id", column)])
-    items = table["item"].combine_chunks().dictionary_decode()
-    if items.type != data.item_ids.type:
-        items = items.cast(pa.string())
-    wanted = data.item_ids.cast(items.type)
-    place = pc.index_in(wanted, value_set=items)
+    rows, ids = codes_and_ids(table["item"])
+    groups, _ = codes_and_ids(table["group"])
+    group_of = np.empty(len(ids), dtype=np.int64)
+    group_of[rows] = groups
+    torn = np.unique(rows[group_of[rows] != groups])
+    if len(torn):
+        raise InputError(f"{source_label(file)} gives several groups to {_some(ids.take(pa.array(torn)))}.")
+
+    wanted = data.item_ids
+    if ids.type != wanted.type:
+        ids, wanted = ids.cast(pa.string()), wanted.cast(pa.string())
+    place = pc.index_in(wanted, value_set=ids)
     missing = wanted.filter(place.is_null())
     if len(missing):
-        some = ", ".join(str(value) for value in missing[:5].to_pylist())
-        raise InputError(
-            f"{Path(file).name} gives no group to {len(missing):,} of {len(wanted):,} items ({some}…)."
-        )
-    codes = table["group"].combine_chunks().indices.to_numpy()
-    return tuple(int(code) for code in codes[np.asarray(place)])
+        raise InputError(f"{source_label(file)} gives no group to {_some(missing)} of {len(wanted):,}.")
+    _, numbered = np.unique(group_of[np.asarray(place)], return_inverse=True)
+    return tuple(numbered.tolist())
+
+
+def _some(ids: pa.Array) -> str:
+    """`7 items (a, b, c, d, e…)`."""
+    names = ", ".join(str(name) for name in ids[:_SHOWN].to_pylist())
+    more = "…" if len(ids) > _SHOWN else ""
+    return f"{len(ids):,} item{'s' * (len(ids) > 1)} ({names}{more})"

@@ -17,6 +17,8 @@ def check_target(path: Path, force: bool) -> None:
     """Refuse a file that could not be written later, before any work is done."""
     if path.suffix not in ENDINGS:
         raise InputError(f"'{path}' must end in {', '.join(ENDINGS)}.")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file.")
     if path.exists() and not force:
         raise InputError(f"{path} exists already; choose another name or use --force.")
     if not path.parent.is_dir():

@@ -11,6 +11,7 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.encoders import Encoder
 from evenhand.errors import InputError
+from evenhand.experiments.configuration import configuration
 from evenhand.experiments.verdict import verdict
 from evenhand.methods import Contender, contender
 from evenhand.metrics.statistics import Summary, summarise
@@ -25,11 +26,11 @@ DEFAULT_METHODS = ("rns", "pns", "dns", "auc-ns")
 
 @dataclass(frozen=True)
 class Row:
-    """One contender at one k."""
+    """One contender at one k; encoder and method are None for lists of unknown origin."""
 
     name: str
     encoder: str | None
-    method: str
+    method: str | None
     k: int
     metrics: Mapping[str, Summary]
 
@@ -49,13 +50,18 @@ class CompareResult:
 
     rows: tuple[Row, ...]
     sentence: str
+    contenders: tuple[Contender, ...]
     fits: Mapping[str, Fit]
     """By the contender's label."""
     other_tests: Mapping[str, tuple[Row, ...]]
     """The same models on further test parts."""
+    encoder: Encoder
+    settings: Settings
     protocol: ProtocolName
+    hot: HotRule
     ks: tuple[int, ...]
     description: str
+    """How the data was split."""
     notes: tuple[str, ...]
 
     def row(self, name: str, k: int) -> Row:
@@ -74,13 +80,10 @@ class CompareResult:
             "verdict": self.sentence,
             "notes": list(self.notes),
             "training": {
-                label: {
-                    "seconds": round(fit.seconds, 2),
-                    "chosen_epochs": list(fit.epochs),
-                    "configuration": dict(fit.model.info),
-                }
+                label: {"seconds": round(fit.seconds, 2), "chosen_epochs": list(fit.epochs)}
                 for label, fit in self.fits.items()
             },
+            "configuration": configuration(self),
         }
 
 
@@ -110,6 +113,8 @@ def compare(
         raise InputError(f"every method can be named once only: {', '.join(labels)}.")
     encoder = resolve_encoder(encoder)
     ks = tuple(sorted(set(ks)))
+    settings = (settings or Settings()).under(protocol)
+    rule = HotRule.parse(hot or protocol)
 
     fits: dict[str, Fit] = {}
     others: dict[str, list[Row]] = {name: [] for name in other_tests or {}}
@@ -127,15 +132,18 @@ def compare(
             on_epoch=progress(one.label) if progress else None,
         )
         for name, part in (other_tests or {}).items():
-            evaluator = Evaluator(part, split.consumed, HotRule.parse(hot or protocol).mask(split), ks)
-            vectors = fitted.model.vectors
-            others[name] += rows_of(one, encoder, evaluator.results(vectors))
+            evaluator = Evaluator(part, split.consumed, rule.mask(split), ks)
+            others[name] += rows_of(one, encoder, evaluator.results(fitted.model.vectors))
     return CompareResult(
         rows=tuple(row for one in contenders for row in rows_of(one, encoder, fits[one.label].results)),
         sentence=verdict(contenders, fits, protocol, ks),
+        contenders=tuple(contenders),
         fits=fits,
         other_tests={name: tuple(rows) for name, rows in others.items()},
+        encoder=encoder,
+        settings=settings,
         protocol=protocol,
+        hot=rule,
         ks=ks,
         description=split.description,
         notes=tuple(dict.fromkeys(note for fitted in fits.values() for note in fitted.notes)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -14,6 +15,11 @@ from evenhand.training.settings import ProtocolName
 BASELINE = "rns"
 
 
+def headline_k(ks: Sequence[int]) -> int:
+    """The list length that a summary speaks of."""
+    return 10 if 10 in ks else min(ks)
+
+
 def verdict(
     contenders: Sequence[Contender], fits: Mapping[str, Fit], protocol: ProtocolName, ks: Sequence[int]
 ) -> str:
@@ -21,45 +27,53 @@ def verdict(
 
     The best is chosen where the protocol chooses: on validation, or (as in the paper) on test.
     """
-    k = 10 if 10 in ks else ks[0]
-    best = max(contenders, key=lambda c: _chosen_by(fits[c.label], protocol, k))
-    basis = "on validation" if protocol == "honest" else "on test, as in the paper"
+    k = headline_k(ks)
+    validated = protocol == "honest" and all(fit.validation is not None for fit in fits.values())
+    best = max(contenders, key=lambda c: _chosen_by(fits[c.label], validated, k))
+    basis = "validation" if validated else "test, as in the paper" if protocol == "paper" else "test"
     base = next((c for c in contenders if c.method == BASELINE), None)
-    opening = f"Best {basis}: {best.label}"
+    opening = f"Best on {basis}: {best.label}"
     if base is None:
         return f"{opening}. Add rns to the methods to see how it compares with random negatives."
     if base is best:
         return f"{opening}, random negatives themselves: no other method was more accurate."
-    accuracy = _difference(fits, best, base, k, "ndcg")
-    bias = _difference(fits, best, base, k, "ohr")
+    accuracy, bias = _accuracy(fits, best, base, k), _bias(fits, best, base, k)
     return f"{opening}, against random negatives: {accuracy}; {bias}."
 
 
-def _chosen_by(fit: Fit, protocol: ProtocolName, k: int) -> float:
-    if protocol == "paper":
-        return float(np.mean([result.metrics["ndcg"] for result in fit.results[k]]))
-    found = fit.validation
-    return -np.inf if found is None else float(np.mean(found))
+def _chosen_by(fit: Fit, validated: bool, k: int) -> float:
+    if validated and fit.validation is not None:
+        return float(np.mean(fit.validation))
+    return _mean(fit, k, "ndcg")
 
 
-def _difference(fits: Mapping[str, Fit], best: Contender, base: Contender, k: int, name: str) -> str:
-    new, old = (fits[c.label].results[k] for c in (best, base))
-    means = [float(np.mean([result.metrics[name] for result in side])) for side in (new, old)]
-    test = compare_metric([r.users for r in new], [r.users for r in old], name)
-    words = {"ndcg": ("more accurate", "less accurate"), "ohr": ("more", "less")}[name]
-    if name == "ndcg":
-        share = 100 * (means[0] / means[1] - 1) if means[1] else float("inf")
-        claim = (
-            f"{abs(share):.1f} % {words[0] if share >= 0 else words[1]} "
-            f"(NDCG@{k} {means[0]:.4f}, was {means[1]:.4f})"
-        )
-    else:
-        gap = 100 * (means[0] - means[1])
-        claim = (
-            f"{abs(gap):.1f} points {words[0] if gap >= 0 else words[1]} over-recommendation of hits "
-            f"(OHR@{k} {means[0]:.4f}, was {means[1]:.4f})"
-        )
-    return f"{claim}, {certainty(test)}"
+def _accuracy(fits: Mapping[str, Fit], best: Contender, base: Contender, k: int) -> str:
+    new, old = (_mean(fits[c.label], k, "ndcg") for c in (best, base))
+    more = "more" if new >= old else "less"
+    by = f"{100 * abs(new / old - 1):.1f} % " if old else ""
+    return (
+        f"{by}{more} accurate (NDCG@{k} {new:.4f}, was {old:.4f}), {_certainty(fits, best, base, k, 'ndcg')}"
+    )
+
+
+def _bias(fits: Mapping[str, Fit], best: Contender, base: Contender, k: int) -> str:
+    new, old = (_mean(fits[c.label], k, "ohr") for c in (best, base))
+    if math.isnan(new) or math.isnan(old):
+        return f"over-recommendation of hits cannot be compared, as OHR@{k} is undefined"
+    more = "more" if new >= old else "less"
+    return (
+        f"{100 * abs(new - old):.1f} points {more} over-recommendation of hits "
+        f"(OHR@{k} {new:.4f}, was {old:.4f}), {_certainty(fits, best, base, k, 'ohr')}"
+    )
+
+
+def _mean(fit: Fit, k: int, name: str) -> float:
+    return float(np.mean([result.metrics[name] for result in fit.results[k]]))
+
+
+def _certainty(fits: Mapping[str, Fit], best: Contender, base: Contender, k: int, name: str) -> str:
+    new, old = ([result.users for result in fits[c.label].results[k]] for c in (best, base))
+    return certainty(compare_metric(new, old, name))
 
 
 def certainty(test: Comparison) -> str:

@@ -110,6 +110,8 @@ class Model:
         from safetensors.torch import save_file
 
         folder = Path(folder)
+        if folder.is_file():
+            raise InputError(f"{folder} is a file; a model needs a folder.")
         if folder.exists() and any(folder.iterdir()) and not force:
             raise InputError(f"{folder} is not empty; choose another folder or use --force.")
         folder.mkdir(parents=True, exist_ok=True)

@@ -193,7 +193,7 @@ class AUCBound(BoundSampler):
             scores = products(rows(batch.item_vectors, looked_at), users)
             drawn = (batch.shared * self.n_items).long()
             sample = users @ rows(batch.item_vectors, drawn).transpose(1, 2)
-            below = _count_below(sample, scores[..., : sizes[0]])
+            below = _count_below(sample, scores[..., : sizes[0]], drawn.unsqueeze(1), pool)
             rank = (1 + below) / (self.shared_width + 2)
         x, positive, negative = scores.split(sizes, dim=-1)
         return x, positive, negative, rank
@@ -208,7 +208,16 @@ class AUCBound(BoundSampler):
         return torch.cat(scores, dim=1), torch.cat(ranks, dim=1)
 
 
-def _count_below(scores: Tensor, x: Tensor) -> Tensor:
-    """How many of scores [R, B, n] are ≤ each x [R, B, m]: [R, B, m]."""
-    below = [(scores <= x[..., m : m + 1]).sum(-1, dtype=torch.int32) for m in range(x.shape[-1])]
-    return torch.stack(below, dim=-1)
+def _count_below(scores: Tensor, x: Tensor, items: Tensor | None = None, of: Tensor | None = None) -> Tensor:
+    """How many of scores [R, B, n] are ≤ each x [R, B, m]: [R, B, m].
+
+    Where the two were rounded by different kernels, `items` and `of` name what they belong to, so that an
+    item still ties with itself.
+    """
+    counts = []
+    for m in range(x.shape[-1]):
+        below = scores <= x[..., m : m + 1]
+        if items is not None and of is not None:
+            below |= items == of[..., m : m + 1]
+        counts.append(below.sum(-1, dtype=torch.int32))
+    return torch.stack(counts, dim=-1)

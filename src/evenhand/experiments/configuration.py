@@ -1,0 +1,68 @@
+"""Everything that made a result what it is, resolved and in plain JSON values.
+
+Somebody who holds a table must be able to tell, without asking, which numbers, files and versions made it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evenhand.errors import InputError
+
+if TYPE_CHECKING:
+    from evenhand.experiments.compare import CompareResult
+    from evenhand.samplers import Sampler
+
+
+def configuration(result: CompareResult) -> dict[str, Any]:
+    """What the contenders of a comparison share, the parameters of each, and the versions at work."""
+    first = result.fits[result.contenders[0].label].model
+    return {
+        "protocol": result.protocol,
+        "split": result.description,
+        "ks": list(result.ks),
+        "hot": asdict(result.hot) | {"description": result.hot.describe()},
+        "seeds": list(first.seeds),
+        "encoder": {"name": type(result.encoder).__name__.lower(), **asdict(result.encoder)},
+        "settings": asdict(result.settings),
+        "methods": {
+            one.label: {"method": one.method, "sampler": _parameters(one.sampler)}
+            for one in result.contenders
+        },
+        "versions": first.info.get("versions"),
+    }
+
+
+def data_record(
+    data: str, files: Iterable[Path], reading: Any, splitting: Any, *, groups: str | None = None
+) -> dict[str, Any]:
+    """Which data was read, how, and the fingerprint of every file; `reading`, `splitting` are dataclasses."""
+    read = [*files, *([Path(groups.rpartition(":")[0])] if groups else [])]
+    return {
+        "source": data,
+        "files": [_fingerprint(file) for file in read],
+        "reading": asdict(reading),
+        "splitting": asdict(splitting),
+        "groups": groups,
+    }
+
+
+def _fingerprint(file: Path) -> dict[str, Any]:
+    try:
+        with file.open("rb") as content:
+            digest = hashlib.file_digest(content, "sha256")
+    except OSError as problem:
+        raise InputError(f"{file} cannot be read: {problem.strerror}.") from problem
+    return {"file": file.name, "path": str(file), "bytes": file.stat().st_size, "sha256": digest.hexdigest()}
+
+
+def _parameters(sampler: Sampler) -> dict[str, Any]:
+    values = asdict(sampler)
+    if values.get("groups") is not None:
+        # A number for every item of the catalogue belongs in the file it came from.
+        values["groups"] = {"groups": len(set(values["groups"])), "items": len(values["groups"])}
+    return values

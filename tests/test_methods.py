@@ -1,0 +1,113 @@
+"""The registry: how a method is written, what is refused, and how a sampler is named again."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenhand.errors import InputError
+from evenhand.methods import METHODS, contender, label_of, parse_value
+from evenhand.samplers import (
+    AUCSampler,
+    DynamicSampler,
+    GroupSampler,
+    PopularitySampler,
+    Sampler,
+    UniformSampler,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "sampler"),
+    [
+        ("rns", UniformSampler()),
+        ("pns", PopularitySampler(exponent=0.75)),
+        ("pns:exponent=1", PopularitySampler(exponent=1)),
+        ("dns", DynamicSampler(candidates=5)),
+        ("dns:candidates=2", DynamicSampler(candidates=2)),
+        ("fairstatic", GroupSampler(groups=None, shares="interactions")),
+        ("fairstatic:shares=items", GroupSampler(shares="items")),
+        ("auc-ns", AUCSampler(0.75, 0.01, 0.006, 5, 10, "exact")),
+        ("auc-ns:alpha=auto:beta=1e-3:ecdf=64", AUCSampler(alpha="auto", beta=0.001, ecdf=64)),
+        (" auc-ns:gamma=0 ", AUCSampler(gamma=0)),
+    ],
+)
+def test_parses(text: str, sampler: Sampler) -> None:
+    got = contender(text)
+    assert got.sampler == sampler
+    assert got.label == text.strip()
+    assert got.method == text.strip().split(":")[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("auc", "unknown method 'auc'; did you mean 'auc-ns'? Known: auc-ns, dns, fairstatic, pns, rns."),
+        ("DNS", "unknown method 'DNS'; did you mean 'dns'? Known: auc-ns, dns, fairstatic, pns, rns."),
+        ("xyzzy", "unknown method 'xyzzy'; Known: auc-ns, dns, fairstatic, pns, rns."),
+        (
+            "dns:candidate=2",
+            "unknown parameter of 'dns' 'candidate'; did you mean 'candidates'? Known: candidates.",
+        ),
+        ("rns:candidates=2", "method 'rns' has no parameters, but 'candidates' was given."),
+        ("dns:2", "'dns:2': parameters are written name:key=value, but '2' has no '='."),
+        ("dns:candidates=0", "candidates must be a whole number of at least 1, not 0."),
+        ("dns:candidates=2.5", "candidates must be a whole number of at least 1, not 2.5."),
+        ("dns:candidates=many", "candidates must be a whole number of at least 1, not many."),
+        ("pns:exponent=high", "'pns:exponent=high': a value has the wrong type."),
+        ("auc-ns:alpha=0.2", "alpha must lie in [0.5, 1] or be 'auto', not 0.2."),
+        ("auc-ns:ecdf=1.5", "ecdf must be 'exact' or a whole number of draws, not 1.5."),
+        ("fairstatic:shares=users", "shares must be 'interactions', 'items' or numbers, not 'users'."),
+    ],
+)
+def test_refuses_in_one_sentence(text: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        contender(text)
+    assert str(caught.value) == message
+
+
+def test_shared_values_reach_methods_that_know_them_and_yield_to_their_own() -> None:
+    shared = {"candidates": 3, "alpha": 0.9, "beta": None}
+    assert contender("dns", shared).sampler == DynamicSampler(candidates=3)
+    assert contender("auc-ns", shared).sampler == AUCSampler(alpha=0.9, candidates=3)
+    assert contender("auc-ns:candidates=7", shared).sampler == AUCSampler(alpha=0.9, candidates=7)
+    assert contender("rns", shared).sampler == UniformSampler()
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("5", 5), ("0.5", 0.5), ("1e-3", 0.001), ("-2", -2), ("auto", "auto"), ("exact", "exact"), ("", "")],
+)
+def test_values(text: str, value: object) -> None:
+    got = parse_value("any", text)
+    assert got == value
+    assert type(got) is type(value)
+
+
+@given(
+    alpha=st.one_of(st.just("auto"), st.floats(0.5, 1)),
+    beta=st.floats(0, 5),
+    candidates=st.integers(1, 50),
+    ecdf=st.one_of(st.just("exact"), st.integers(1, 99)),
+)
+def test_a_label_reads_back_as_its_sampler(alpha: float, beta: float, candidates: int, ecdf: int) -> None:
+    sampler = AUCSampler(alpha=alpha, beta=beta, candidates=candidates, ecdf=ecdf)
+    assert contender(label_of(sampler)).sampler == sampler
+
+
+def test_labels_name_what_differs_from_the_defaults() -> None:
+    assert [label_of(contender(name).sampler) for name in METHODS] == list(METHODS)
+    assert label_of(AUCSampler(alpha=0.6, gamma=0.0)) == "auc-ns:alpha=0.6:gamma=0.0"
+    assert label_of(GroupSampler(groups=(0, 1), shares="items")) == "fairstatic:shares=items"
+
+
+def test_parameters_and_defaults_are_those_of_the_sampler() -> None:
+    assert METHODS["dns"].parameters() == {"candidates": 5}
+    assert METHODS["rns"].parameters() == {}
+    assert METHODS["auc-ns"].parameters() == {
+        "alpha": 0.75,
+        "beta": 0.01,
+        "gamma": 0.006,
+        "candidates": 5,
+        "probes": 10,
+        "ecdf": "exact",
+    }
