@@ -79,14 +79,16 @@ def _print(result: CompareResult, title: str, folder: Path | None) -> None:
     from evenhand.experiments.verdict import headline_k
 
     screen = show.console()
-    show.print_rows(screen, result.rows, title)
+    shortened = show.print_rows(screen, result.rows, title)
     for name, rows in result.other_tests.items():
         middle = [row for row in rows if row.k == headline_k(result.ks)]
         show.print_rows(screen, middle, f"unbiased test ({name})")
     times = ", ".join(
         f"{label} {fit.seconds:.0f} s ({show.span(fit.epochs)} epochs)" for label, fit in result.fits.items()
     )
-    show.print_notes(screen, [f"split {result.description}", *result.notes, f"trained {times}"])
-    show.print_line(screen, f"\n{result.sentence}")
+    show.print_notes(screen, [f"split {result.description}", *result.notes, f"trained {times}", *shortened])
+    show.print_sentence(screen, f"\n{result.sentence}")
     if folder is not None:
-        show.print_line(screen, f"Written to {folder}/: results.json, recommendations.parquet, config.json")
+        show.print_sentence(
+            screen, f"Written to {folder}/: results.json, recommendations.parquet, config.json"
+        )

@@ -37,7 +37,6 @@ def command(
         show.print_json({"rows": rows, "hot": found[0].hot, "notes": notes})
         return
     screen = show.console()
-    show.print_rows(
-        screen, [Row(one.name, None, None, row.k, row.metrics) for one in found for row in one.rows], recs
-    )
-    show.print_notes(screen, [f"hot are {found[0].hot}", *notes])
+    table = [Row(one.name, None, None, row.k, row.metrics) for one in found for row in one.rows]
+    shortened = show.print_rows(screen, table, recs)
+    show.print_notes(screen, [f"hot are {found[0].hot}", *notes, *shortened])

@@ -40,20 +40,20 @@ def print_json(document: Any) -> None:
     print(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
 
 
-def print_rows(out: Console, rows: Sequence[Row], title: str) -> None:
-    """One table a k: mean ± std, the best of each column marked with a star; all in one layout."""
+def print_rows(out: Console, rows: Sequence[Row], title: str) -> list[str]:
+    """One table a k: mean ± std, the best of each column marked with a star; all in one layout.
+
+    Returns a note if some metrics had to be left out.
+    """
     tables = {k: [row for row in rows if row.k == k] for k in dict.fromkeys(row.k for row in rows)}
     for metrics, digits in LAYOUTS:
         drawn = {k: _lines(of_k, metrics, digits) for k, of_k in tables.items()}
         if max((cell_len(line.plain) for lines in drawn.values() for line in lines), default=0) <= out.width:
             break
     for k, lines in drawn.items():
-        print_line(out, Text(f"{title}, top {k}", style="italic"))
-        for line in lines:
-            print_line(out, line)
-        print_line(out, "")
-    if metrics != LAYOUTS[0][0]:
-        print_notes(out, ["a wider terminal shows more metrics, --json all."])
+        for line in (Text(f"{title}, top {k}", style="italic"), *lines, ""):
+            out.print(line, soft_wrap=True, highlight=False)
+    return [] if metrics == LAYOUTS[0][0] else ["a wider terminal shows more metrics, --json all."]
 
 
 def _lines(rows: Sequence[Row], metrics: Sequence[str], digits: int) -> list[Text]:
@@ -126,6 +126,5 @@ def print_notes(out: Console, notes: Iterable[str]) -> None:
         out.print(Text(f"note: {note}", style="dim"))
 
 
-def print_line(out: Console, line: str | Text) -> None:
-    """A line that the terminal may wrap but nothing cuts."""
-    out.print(line, soft_wrap=True, highlight=False, markup=False)
+def print_sentence(out: Console, sentence: str) -> None:
+    out.print(Text(sentence))

@@ -74,6 +74,6 @@ def command(
         show.print_json(document | {"rows": [row.to_json() for row in rows], "notes": list(fitted.notes)})
         return
     screen = show.console()
-    show.print_rows(screen, rows, f"{data}, {training.encoder}, protocol {plan.protocol}")
-    show.print_notes(screen, [f"split {split.description}", *fitted.notes])
-    show.print_line(screen, f"Model written to {out}/ (seed {recommends} recommends).")
+    shortened = show.print_rows(screen, rows, f"{data}, {training.encoder}, protocol {plan.protocol}")
+    show.print_notes(screen, [f"split {split.description}", *fitted.notes, *shortened])
+    show.print_sentence(screen, f"Model written to {out}/ (seed {recommends} recommends).")

@@ -25,7 +25,8 @@ def top_items(
     """The k best items of each user, best first: items int64 [n, k] and scores float32 [n, k].
 
     `exclude` holds pairs that are left out, `only` (bool [n_items]) the items that may be recommended.
-    Where fewer than k items remain, the list ends with item -1 and score -inf.
+    Of items with the same score the one with the lowest index comes first. Where fewer than k items
+    remain, the list ends with item -1 and score -inf.
     """
     n_items = len(item_vectors)
     if not 1 <= k <= n_items:
@@ -40,12 +41,34 @@ def top_items(
             row, item = _pairs_of(exclude, chunk)
             scores[row.to(scores.device), item.to(scores.device)] = -torch.inf
         if only is not None:
-            scores[:, ~only] = -torch.inf
-        best = scores.topk(k, dim=1)
-        values[begin : begin + step] = best.values.cpu().numpy()
-        found[begin : begin + step] = best.indices.cpu().numpy()
+            scores[:, ~only.to(scores.device)] = -torch.inf
+        items, best = _top(scores, k)
+        values[begin : begin + step] = best.cpu().numpy()
+        found[begin : begin + step] = items.cpu().numpy()
     found[np.isneginf(values)] = -1
     return found, values
+
+
+def _top(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Like `topk`, which leaves the order of equal scores open; only rows that have such are done anew."""
+    # One more than asked for shows whether a tie crosses the end of the list.
+    wide = scores.topk(min(k + 1, scores.shape[1]), dim=1)
+    equal = (wide.values[:, 1:] == wide.values[:, :-1]) & wide.values[:, 1:].isfinite()
+    items, values = wide.indices[:, :k], wide.values[:, :k]
+    tied = equal.any(1).nonzero().squeeze(1)
+    if len(tied):
+        items[tied], values[tied] = _lowest_first(scores[tied], k, values[tied, -1:])
+    return items, values
+
+
+def _lowest_first(scores: Tensor, k: int, last: Tensor) -> tuple[Tensor, Tensor]:
+    """The k items above or at the score `last`; of those just at it, the lowest indices that still fit."""
+    above, level = scores > last, scores == last
+    room = k - above.sum(1, keepdim=True)
+    chosen = above | (level & (level.cumsum(1) <= room))
+    items = chosen.nonzero()[:, 1].view(-1, k)
+    values, order = scores.gather(1, items).sort(dim=1, descending=True, stable=True)
+    return items.gather(1, order), values
 
 
 def _pairs_of(interactions: Interactions, users: np.ndarray) -> tuple[Tensor, Tensor]:

@@ -159,6 +159,12 @@ def bind(
     """Bind one sampler per replica; their parameters may differ where they do not fix a draw's shape."""
     if train.n_items < 2:
         raise InputError(f"negatives need at least two items; the data has {train.n_items}.")
+    check_together(samplers)
+    return type(samplers[0]).bind_replicas(samplers, train, device)
+
+
+def check_together(samplers: Sequence[Sampler]) -> None:
+    """Whether these samplers can serve replicas that train side by side."""
     first = samplers[0]
     for other in samplers[1:]:
         if type(other) is not type(first):
@@ -166,7 +172,6 @@ def bind(
         for name in first.structural:
             if getattr(other, name) != getattr(first, name):
                 raise InputError(f"replicas that train side by side must agree on '{name}'.")
-    return type(first).bind_replicas(samplers, train, device)
 
 
 def stacked(samplers: Sequence[Sampler], name: str, device: torch.device) -> Tensor:

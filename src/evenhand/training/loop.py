@@ -6,7 +6,7 @@ the others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,8 @@ from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Encoder, Vectors
 from evenhand.errors import InputError, RunError
 from evenhand.objectives.bpr import bpr
-from evenhand.samplers.base import Batch, Sampler, bind, rows
+from evenhand.samplers.base import Batch, BoundSampler, Sampler, bind, check_together, rows
+from evenhand.training.adam import Adam
 from evenhand.training.settings import Settings
 
 _ORDER, _OWN, _SHARED = 1, 2, 3
@@ -54,12 +55,14 @@ class Loop:
         held_out: Interactions | None = None,
     ) -> None:
         self.settings, self.seeds, self.device = settings, tuple(seeds), device
-        self.sampler = bind(samplers, train, device)
+        self.samplers = _bind(samplers, train, device)
         self.model = encoder.start(train, seeds, device)
-        self.optimiser = torch.optim.Adam(
-            self.model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True
-        )
-        usable = self.sampler.eligible.cpu().numpy()[train.users]
+        self.adam = Adam(self.model.parameters(), settings.weight_decay)
+        self.step = 0
+        """The next batch of the epoch; not 0 where an epoch was interrupted."""
+        self.tally = torch.zeros(3, len(self.seeds), dtype=torch.float64, device=device)
+        """Sums over the epoch's steps so far: loss, hot share, false share."""
+        usable = self.samplers[0].eligible.cpu().numpy()[train.users]
         self.notes = _skipped_users(train, usable)
         self._users = torch.from_numpy(train.users[usable].astype(np.int64)).to(device)
         self._items = torch.from_numpy(train.items[usable].astype(np.int64)).to(device)
@@ -79,37 +82,42 @@ class Loop:
         with torch.no_grad():
             return self.model().detach()
 
-    def run_epoch(self, epoch: int) -> EpochLog:
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.settings.lr_at(epoch)
+    def run_epoch(self, epoch: int, pause: Callable[[], bool] = lambda: False) -> EpochLog | None:
+        """Run the epoch from where it stands; None if `pause` asked to stop after one of its steps."""
         order = keyed.permutations(self._keys(epoch, _ORDER), len(self._users))
         own = keyed.hashes(self._keys(epoch, _OWN), self.steps)
         shared = keyed.hashes(self._keys(epoch, _SHARED), self.steps)
-        tally = torch.zeros(3, len(self.seeds), dtype=torch.float64, device=self.device)
-        for step in range(self.steps):
-            chosen = order[:, step * self.settings.batch : (step + 1) * self.settings.batch]
-            tally += self._step(self._users[chosen], self._items[chosen], own[:, step], shared[:, step])
-        loss, hot, false = (tally / self.steps).cpu().numpy()
+        lr = self.settings.lr_at(epoch)
+        while self.step < self.steps:
+            begin = self.step * self.settings.batch
+            chosen = order[:, begin : begin + self.settings.batch]
+            users, positives = self._users[chosen], self._items[chosen]
+            self.tally += self._learn(users, positives, own[:, self.step], shared[:, self.step], lr)
+            self.step += 1
+            if pause() and self.step < self.steps:
+                return None
+        loss, hot, false = (self.tally / self.steps).cpu().numpy()
         if not np.isfinite(loss).all():
             raise RunError(f"the loss became {loss[~np.isfinite(loss)][0]} in epoch {epoch + 1}; lower --lr.")
+        self.step = 0
+        self.tally.zero_()
         return EpochLog(
             loss=loss,
             hot_share=hot,
             false_share=None if self._held_out is None else false,
-            sampler={name: value.cpu().numpy() for name, value in self.sampler.diagnostics().items()},
+            sampler={name: value.cpu().numpy() for name, value in self._diagnostics().items()},
         )
 
-    def _step(self, users: Tensor, positives: Tensor, own: Tensor, shared: Tensor) -> Tensor:
+    def _learn(self, users: Tensor, positives: Tensor, own: Tensor, shared: Tensor, lr: float) -> Tensor:
         """One batch of every replica; returns loss, hot share and false share [3, R]."""
         vectors = self.model()
         negatives = self._choose(vectors, users, positives, own, shared)
         user = rows(vectors.users, users)
         positive = (user * rows(vectors.items, positives)).sum(-1)
         negative = (user.unsqueeze(2) * rows(vectors.items, negatives)).sum(-1)
-        loss = bpr(positive, negative)
-        self.optimiser.zero_grad()
+        loss = _each(bpr, positive, negative)
         loss.sum().backward()
-        self.optimiser.step()
+        self.adam.step(lr)
         with torch.no_grad():
             return torch.stack([loss.detach().double(), *self._diagnose(users, negatives)])
 
@@ -119,17 +127,19 @@ class Loop:
     ) -> Tensor:
         n = self.settings.negatives
         seen = self.model.raw() if self.settings.sampler_scores == "raw" else vectors
-        return self.sampler.choose(
-            Batch(
-                users=users,
-                positives=positives,
-                uniforms=keyed.uniforms(own, users.shape[1], self.sampler.width(n)),
-                shared=keyed.uniforms(shared, self.sampler.shared_width),
-                user_vectors=seen.users.detach(),
-                item_vectors=seen.items.detach(),
-                n=n,
-            )
+        first = self.samplers[0]
+        inputs = (
+            users,
+            positives,
+            keyed.uniforms(own, users.shape[1], first.width(n)),
+            keyed.uniforms(shared, first.shared_width),
+            seen.users.detach(),
+            seen.items.detach(),
         )
+        together = len(self.seeds) // len(self.samplers)
+        parts = zip(*(part.split(together) for part in inputs), strict=True)
+        chosen = [one.choose(Batch(*part, n)) for one, part in zip(self.samplers, parts, strict=True)]
+        return torch.cat(chosen)
 
     def _diagnose(self, users: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor]:
         hot = self._hot[negatives].double().mean((1, 2))
@@ -139,14 +149,63 @@ class Loop:
         place = torch.searchsorted(self._held_out, wanted).clamp_max(len(self._held_out) - 1)
         return hot, (self._held_out[place] == wanted).double().mean((1, 2))
 
+    def _diagnostics(self) -> dict[str, Tensor]:
+        each = [one.diagnostics() for one in self.samplers]
+        return {name: torch.cat([one[name] for one in each]) for name in each[0]}
+
     def _keys(self, epoch: int, purpose: int) -> Tensor:
         return keyed.keys(self.seeds, epoch, purpose, device=self.device)
+
+    def state(self) -> dict[str, Tensor]:
+        """All that a resumed run needs to go on as if it had never stopped."""
+        named = {f"model.{name}": p.detach() for name, p in self.model.named_parameters()}
+        named |= {f"adam.{name}": value for name, value in self.adam.state().items()}
+        for r, sampler in enumerate(self.samplers):
+            named |= {f"sampler.{r}.{name}": value for name, value in sampler.state().items()}
+        return named | {"tally": self.tally}
+
+    @torch.no_grad()
+    def load_state(self, state: dict[str, Tensor], step: int) -> None:
+        for name, parameter in self.model.named_parameters():
+            parameter.copy_(state[f"model.{name}"])
+        self.adam.load_state(_under("adam.", state))
+        for r, sampler in enumerate(self.samplers):
+            sampler.load_state(_under(f"sampler.{r}.", state))
+        self.tally.copy_(state["tally"])
+        self.step = step
+
+
+def _each(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
+    """The function over all replicas: at once on a GPU, one by one on a CPU.
+
+    On a CPU torch rounds the tail of an array otherwise than its body, so that taken at once a replica's
+    last digits would depend on how many there are.
+    """
+    if inputs[0].is_cuda:
+        return function(*inputs)
+    return torch.cat([function(*one) for one in zip(*(x.split(1) for x in inputs), strict=True)])
+
+
+def _bind(samplers: Sequence[Sampler], train: Interactions, device: torch.device) -> list[BoundSampler]:
+    """One bound sampler for all replicas on a GPU, one for each on a CPU (see `_each`); equals share theirs."""
+    if device.type == "cuda":
+        return [bind(samplers, train, device)]
+    check_together(samplers)
+    made: dict[Sampler, BoundSampler] = {}
+    bound = []
+    for sampler in samplers:
+        if sampler not in made or made[sampler].state():
+            made[sampler] = bind([sampler], train, device)
+        bound.append(made[sampler])
+    return bound
+
+
+def _under(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
 
 def _skipped_users(train: Interactions, usable: np.ndarray) -> tuple[str, ...]:
     lost = len(np.unique(train.users[~usable]))
     if not lost:
         return ()
-    return (
-        f"{lost:,} user{'s have' if lost > 1 else ' has'} nothing left to sample as a negative; skipped.",
-    )
+    return (f"{lost:,} user{'s have' if lost > 1 else ' has'} nothing left to sample as a negative; skipped.",)

@@ -1,0 +1,62 @@
+"""Adam with weight decay coupled into the gradient, over R replicas that never touch each other.
+
+Each replica's slice is updated as an array of its own: torch rounds the tail of an array otherwise than its
+body, so one update over all of them would let a replica's last digits depend on its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.optim.adam import adam
+
+
+class Adam:
+    """Dense updates of every row at every step, with the usual β = (0.9, 0.999) and ε = 1e-8."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter], weight_decay: float) -> None:
+        self.parameters = list(parameters)
+        self.weight_decay = weight_decay
+        self.mean = [torch.zeros_like(p) for p in self.parameters]
+        self.square = [torch.zeros_like(p) for p in self.parameters]
+        self.steps = torch.zeros((), device=self.parameters[0].device)
+
+    @torch.no_grad()
+    def step(self, lr: float) -> None:
+        """Move along the gradients that `backward` left, and forget them."""
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
+        slices = [_slices(tensors) for tensors in (self.parameters, gradients, self.mean, self.square)]
+        # The fused update counts one step for each slice; the slices share a counter that moves once.
+        counters = [self.steps.clone() for _ in slices[0]]
+        adam(
+            *slices,
+            max_exp_avg_sqs=[],
+            state_steps=counters,
+            fused=True,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=lr,
+            weight_decay=self.weight_decay,
+            eps=1e-8,
+            maximize=False,
+        )
+        self.steps += 1
+        for p in self.parameters:
+            p.grad = None
+
+    def state(self) -> dict[str, Tensor]:
+        named = {"steps": self.steps}
+        for i, (mean, square) in enumerate(zip(self.mean, self.square, strict=True)):
+            named |= {f"mean.{i}": mean, f"square.{i}": square}
+        return named
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        for name, mine in self.state().items():
+            mine.copy_(state[name])
+
+
+def _slices(tensors: Iterable[Tensor]) -> list[Tensor]:
+    return [replica for tensor in tensors for replica in tensor.unbind(0)]

@@ -1,0 +1,84 @@
+"""Groups of items out of a file's column."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from evenhand.data.groups import read_groups
+from evenhand.data.interactions import Interactions
+from evenhand.errors import InputError
+
+LOG = Interactions.from_pairs([0, 0, 1, 1], [0, 1, 2, 3], item_ids=pa.array([10, 20, 30, 40]))
+
+
+def write(folder: Path, content: str, name: str = "items.csv") -> Path:
+    path = folder / name
+    path.write_text(content)
+    return path
+
+
+def test_groups_are_numbered_by_name_and_aligned_with_the_items(tmp_path: Path) -> None:
+    file = write(tmp_path, "title,genre,item\nD,war,40\nA,drama,10\nB,war,20\nC,comedy,30\n")
+    # comedy 0, drama 1, war 2; items in the order 10, 20, 30, 40.
+    assert read_groups(f"{file}:genre", LOG) == (1, 2, 0, 2)
+
+
+def test_items_and_groups_that_the_log_lacks_are_passed_over(tmp_path: Path) -> None:
+    file = write(tmp_path, "item,genre\n40,war\n10,drama\n20,war\n30,drama\n99,animation\n")
+    assert read_groups(f"{file}:genre", LOG) == (0, 1, 0, 1)
+
+
+def test_the_item_column_can_have_another_name(tmp_path: Path) -> None:
+    file = write(tmp_path, "movie,year\n10,1999\n20,1950\n30,1999\n40,1950\n")
+    assert read_groups(f"{file}:year", LOG, item="movie") == (1, 0, 1, 0)
+
+
+def test_text_and_integer_ids_meet(tmp_path: Path) -> None:
+    file = write(tmp_path, "item,genre\n10,a\n20,b\n30,a\n40,b\nbonus,a\n")
+    assert read_groups(f"{file}:genre", LOG) == (0, 1, 0, 1)
+    strings = Interactions.from_pairs([0, 1], [0, 1], item_ids=pa.array(["10", "x"]))
+    file = write(tmp_path, "item,genre\n10,b\nx,a\n")
+    assert read_groups(f"{file}:genre", strings) == (1, 0)
+
+
+def test_parquet_and_a_colon_in_the_path(tmp_path: Path) -> None:
+    path = tmp_path / "shop:items.parquet"
+    pq.write_table(pa.table({"item": [40, 30, 20, 10], "brand": ["x", "x", "y", "y"]}), path)
+    assert read_groups(f"{path}:brand", LOG) == (1, 1, 0, 0)
+
+
+def test_a_repeated_item_may_repeat_its_group_but_not_have_two(tmp_path: Path) -> None:
+    rows = "item,genre\n10,a\n20,b\n30,a\n40,b\n20,b\n"
+    assert read_groups(f"{write(tmp_path, rows)}:genre", LOG) == (0, 1, 0, 1)
+    torn = write(tmp_path, rows + "20,a\n40,a\n")
+    with pytest.raises(InputError, match=r"several groups to 2 items \(20, 40\)"):
+        read_groups(f"{torn}:genre", LOG)
+
+
+@pytest.mark.parametrize("n_known", [0, 1, 9, 19])
+def test_missing_groups_are_counted_and_five_are_named(tmp_path: Path, n_known: int) -> None:
+    log = Interactions.from_pairs(np.zeros(20, int), np.arange(20))
+    file = write(tmp_path, "item,genre\n" + "".join(f"{i},a\n" for i in range(n_known)) + "77,a\n")
+    with pytest.raises(InputError) as told:
+        read_groups(f"{file}:genre", log)
+    missing = list(range(n_known, 20))
+    names = ", ".join(map(str, missing[:5])) + ("…" if len(missing) > 5 else "")
+    noun = "item" if len(missing) == 1 else "items"
+    assert f"no group to {len(missing)} {noun} ({names}) of 20." in str(told.value)
+
+
+def test_a_missing_group_name_is_told_by_its_line(tmp_path: Path) -> None:
+    file = write(tmp_path, "item,genre\n10,a\n20,\n30,a\n40,b\n")
+    with pytest.raises(InputError, match=r"column 'genre' of .*line 3"):
+        read_groups(f"{file}:genre", LOG)
+
+
+@pytest.mark.parametrize("source", ["items.csv", ":genre", "items.csv:", ":", ""])
+def test_the_syntax_is_file_colon_column(source: str) -> None:
+    with pytest.raises(InputError, match="FILE:COLUMN"):
+        read_groups(source, LOG)
