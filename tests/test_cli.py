@@ -142,7 +142,7 @@ def test_a_run_folder_holds_results_lists_and_the_whole_configuration(desk: Path
     assert (config["seeds"], config["ks"], config["protocol"]) == ([0, 1], [5, 10, 20], "honest")
     assert config["hot"]["count_all"] is True
     assert config["settings"]["epochs"] == 2
-    assert config["settings"]["lr"] == 0.01
+    assert config["settings"]["lr"] == 0.002
     assert config["methods"]["auc-ns:ecdf=16"]["sampler"]["ecdf"] == 16
     assert config["methods"]["auc-ns:ecdf=16"]["sampler"]["alpha"] == 0.75
     assert config["versions"]["evenhand"] == __version__

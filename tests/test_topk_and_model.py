@@ -1,7 +1,4 @@
-"""Exact top-k against a full sort, and models that come back from their folder unchanged."""
-
-import json
-from pathlib import Path
+"""Exact top-k against a full sort, and what a model answers: lists, similar items, plain refusals."""
 
 import numpy as np
 import pyarrow as pa
@@ -10,10 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.data.interactions import Interactions
 from evenhand.errors import InputError
-from evenhand.ranking import Model, load, top_items, topk
+from evenhand.ranking import top_items, topk
 from evenhand.testing import corner_cases
+from small_model import model
 
 
 def brute_force(
@@ -69,55 +66,34 @@ def test_k_must_fit_the_catalogue(k: int) -> None:
         top_items(torch.zeros(9, 2), torch.zeros(12, 2), np.arange(9), k)
 
 
+@given(seed=st.integers(0, 10_000), k=st.integers(1, 12), exclude=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_equal_scores_come_in_the_order_of_the_items(seed: int, k: int, exclude: bool) -> None:
+    """Vectors of a few small whole numbers: their scores are exact and full of ties."""
+    g = torch.Generator().manual_seed(seed)
+    log = corner_cases(seed=seed % 20)
+    user_vectors = torch.randint(0, 2, (9, 2), generator=g).float()
+    item_vectors = torch.randint(-1, 2, (12, 2), generator=g).float()
+    banned = np.zeros((9, 12), dtype=bool)
+    if exclude:
+        banned[log.users, log.items] = True
+    items, scores = top_items(user_vectors, item_vectors, np.arange(9), k, exclude=log if exclude else None)
+    expected, values = brute_force((user_vectors @ item_vectors.T).numpy(), np.arange(9), k, banned)
+    assert items.tolist() == expected
+    assert scores.tolist() == values
+
+
+def test_a_user_without_a_taste_gets_the_first_items() -> None:
+    items, _ = top_items(torch.zeros(1, 3), torch.randn(5000, 3), np.array([0]), 20)
+    assert items.tolist() == [list(range(20))]
+
+
 def test_no_users_no_lists() -> None:
     items, scores = top_items(torch.zeros(9, 2), torch.zeros(12, 2), np.arange(0), 3)
     assert items.shape == scores.shape == (0, 3)
 
 
 # ---- the model
-
-
-def model(kind: str) -> Model:
-    log = corner_cases()
-    if kind == "string":
-        log = Interactions.from_pairs(
-            log.users,
-            log.items,
-            user_ids=pa.array([f"u{i:02}" for i in range(9)]),
-            item_ids=pa.array([f"ä{i:02}" for i in range(12)]),
-        )
-    else:
-        log = Interactions.from_pairs(
-            log.users,
-            log.items,
-            user_ids=pa.array(range(100, 109), pa.int64()),
-            item_ids=pa.array(range(0, 120, 10), pa.int64()),
-        )
-    g = torch.Generator().manual_seed(1)
-    return Model(
-        torch.randn(3, 9, 4, generator=g),
-        torch.randn(3, 12, 4, generator=g),
-        known=log,
-        seeds=(7, 3, 11),
-        best=1,
-        info={"method": "dns", "settings": {"lr": 0.01}},
-        history=({"epoch": 1, "loss": [0.1, 0.2, 0.3]},),
-    )
-
-
-@pytest.mark.parametrize("kind", ["string", "integer"])
-@pytest.mark.parametrize("seed", [None, 7, "all"])
-@pytest.mark.parametrize("known", [False, True])
-def test_a_saved_model_recommends_identically(tmp_path: Path, kind: str, seed: object, known: bool) -> None:
-    before = model(kind)
-    before.save(tmp_path / "model")
-    after = load(tmp_path / "model")
-    assert after.recommend(k=4, seed=seed, known=known).equals(before.recommend(k=4, seed=seed, known=known))
-    assert torch.equal(after.user_vectors, before.user_vectors)
-    assert (after.seeds, after.best) == (before.seeds, before.best)
-    assert after.info == before.info
-    assert after.history == before.history
-    assert after.known.to_table().equals(before.known.to_table())
 
 
 def test_recommendations_by_hand() -> None:
@@ -170,9 +146,16 @@ def test_unknown_users_are_named_up_to_ten(users: list[str], message: str) -> No
     assert str(caught.value) == message
 
 
-def test_users_of_another_kind_are_refused() -> None:
-    with pytest.raises(InputError, match="the model's users are int64 ids, but string were given"):
-        model("integer").recommend(["anna"])
+def test_ids_of_another_type_are_compared_by_their_text() -> None:
+    assert model("integer").recommend(["104", "107"], k=1)["user"].to_pylist() == [104, 107]
+    with pytest.raises(InputError, match="^1 unknown user: 'anna'.$"):
+        model("integer").recommend(["104", "anna"])
+    with pytest.raises(InputError, match="users must be ids of one type"):
+        model("integer").recommend([104, "anna"])
+
+
+def test_one_user_may_come_without_a_list() -> None:
+    assert model("string").recommend("u05", k=1).equals(model("string").recommend(["u05"], k=1))
 
 
 @pytest.mark.parametrize(
@@ -183,58 +166,91 @@ def test_impossible_requests_are_refused(arguments: dict[str, int], match: str) 
         model("string").recommend(**arguments)
 
 
-def test_a_folder_in_use_is_not_overwritten(tmp_path: Path) -> None:
-    first, second = model("string"), model("integer")
-    first.save(tmp_path)
-    with pytest.raises(InputError, match="is not empty; choose another folder or use --force"):
-        second.save(tmp_path)
-    assert load(tmp_path).recommend(k=1).equals(first.recommend(k=1))
-    second.save(tmp_path, force=True)
-    assert load(tmp_path).recommend(k=1).equals(second.recommend(k=1))
+# ---- which items
 
 
-def test_a_file_is_not_a_place_for_a_model(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(InputError, match="is a file"):
-        model("string").save(tmp_path / "file", force=True)
-    assert (tmp_path / "file").read_text() == "mine"
+@given(
+    seed=st.integers(0, 1000),
+    k=st.integers(1, 12),
+    exclude=st.none() | st.sets(st.integers(0, 11), max_size=8),
+    only=st.none() | st.sets(st.integers(0, 11), min_size=9),
+    known=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_exclude_and_only_are_a_full_sort_of_what_is_left(
+    seed: int, k: int, exclude: set[int] | None, only: set[int] | None, known: bool
+) -> None:
+    made = model("integer", seed=seed)
+    allowed = (only if only is not None else set(range(12))) - (exclude or set())
+    if not allowed:
+        return
+    table = made.recommend(
+        k=k,
+        known=known,
+        exclude=None if exclude is None else [10 * i for i in exclude],
+        only=None if only is None else pa.array(sorted(10 * i for i in only)),
+    )
+    scores = (made.user_vectors[1] @ made.item_vectors[1].T).numpy()
+    expected = []
+    for user in range(9):
+        left = allowed - (set() if known else set(made.known.row(user).tolist()))
+        best = sorted(left, key=lambda i: (-scores[user, i], i))[:k]
+        expected += [(100 + user, 10 * i, rank) for rank, i in enumerate(best, 1)]
+    columns = (table[name].to_pylist() for name in ("user", "item", "rank"))
+    assert list(zip(*columns, strict=True)) == expected
 
 
-def damage_version(folder: Path) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "format": 99}))
+@pytest.mark.parametrize("option", ["exclude", "only"])
+def test_unknown_items_are_named_up_to_ten(option: str) -> None:
+    with pytest.raises(InputError) as caught:
+        model("integer").recommend(**{option: [10, *range(1, 10), 11, 12, 13]})
+    assert str(caught.value) == "12 unknown items: 1, 2, 3, 4, 5, 6, 7, 8, 9, 11 and 2 more."
 
 
-def damage_weights(folder: Path) -> None:
-    content = (folder / "model.safetensors").read_bytes()
-    (folder / "model.safetensors").write_bytes(content[: len(content) // 2])
+def test_leaving_out_everything_is_refused() -> None:
+    with pytest.raises(InputError, match="nothing is left to recommend"):
+        model("integer").recommend(only=[10], exclude=[10])
+    with pytest.raises(InputError, match="nothing is left to recommend"):
+        model("integer").recommend(only=[])
 
 
-def damage_ids(folder: Path) -> None:
-    table = pa.table({"id": [f"u{i:02}" for i in range(10)]})
-    with pa.OSFile(str(folder / "users.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
+# ---- similar items
+
+
+@pytest.mark.parametrize("seed", [None, 11])
+def test_similar_items_are_those_of_largest_cosine(seed: int | None) -> None:
+    made = model("string")
+    vectors = made.item_vectors[1 if seed is None else 2].numpy()
+    cosine = vectors @ vectors[4] / np.linalg.norm(vectors, axis=1) / np.linalg.norm(vectors[4])
+    order = [i for i in np.argsort(-cosine) if i != 4][:5]
+    table = made.similar("ä04", 5, seed=seed)
+    assert table.column_names == ["item", "score"]
+    assert table["item"].to_pylist() == [f"ä{i:02}" for i in order]
+    np.testing.assert_allclose(table["score"], cosine[order], rtol=1e-5)
+
+
+def test_an_integer_item_may_be_given_as_text() -> None:
+    made = model("integer")
+    assert made.similar("40").equals(made.similar(40))
 
 
 @pytest.mark.parametrize(
-    ("damage", "match"),
+    ("kind", "item", "k", "message"),
     [
-        (damage_version, "has format 99, this version of evenhand reads 1"),
-        (damage_weights, "cannot be read as a model"),
-        (damage_ids, "is damaged: its vectors do not match its ids"),
-        (lambda f: (f / "config.json").write_text("{"), "cannot be read as a model"),
-        (lambda f: (f / "config.json").write_text("{}"), "cannot be read as a model"),
-        (lambda f: (f / "known.arrow").unlink(), "cannot be read as a model"),
-        (lambda f: (f / "config.json").unlink(), "is not a model folder: it has no config.json"),
+        ("string", "Ä4", 3, "1 unknown item: 'Ä4'; did you mean 'ä04'?"),
+        ("string", "zebra", 3, "1 unknown item: 'zebra'."),
+        ("integer", 41, 3, "1 unknown item: 41."),
+        ("integer", "forty", 3, "1 unknown item: 'forty'."),
+        ("integer", 40, 12, "k must lie between 1 and the 11 other items, not 12."),
     ],
 )
-def test_a_damaged_folder_is_refused(tmp_path: Path, damage: type, match: str) -> None:
-    model("string").save(tmp_path / "m")
-    damage(tmp_path / "m")
-    with pytest.raises(InputError, match=match):
-        load(tmp_path / "m")
+def test_similar_refuses_what_it_cannot_answer(kind: str, item: object, k: int, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        model(kind).similar(item, k)
+    assert str(caught.value) == message
 
 
-def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nowhere is not a model folder"):
-        load(tmp_path / "nowhere")
+def test_an_item_without_a_direction_is_like_nothing() -> None:
+    made = model("integer")
+    made.item_vectors[1, 4] = 0
+    assert made.similar(40, 11)["score"].to_pylist() == [0.0] * 11

@@ -1,7 +1,6 @@
 """The loop and the protocols: a replica is a run of its own, and no choice sees what it must not."""
 
-from collections.abc import Iterator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 
 import numpy as np

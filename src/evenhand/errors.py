@@ -12,6 +12,10 @@ class RunError(RuntimeError):
     """The input was fine, but the work could not be completed."""
 
 
+class StoppedError(RunError):
+    """A person stopped the work; the message says what was saved and how to go on."""
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     """An `InputError` for a name that does not exist, offering the nearest one that does.
 

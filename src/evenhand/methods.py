@@ -80,7 +80,8 @@ def contender(text: str, shared: Mapping[str, Any] | None = None) -> Contender:
     try:
         return Contender(text.strip(), name, method.sampler(**values))
     except TypeError:
-        raise InputError(f"'{text}': a value has the wrong type.") from None
+        words = [f"{key}={value}" for key, value in values.items() if isinstance(value, str)]
+        raise InputError(f"'{text}': {', '.join(words) or 'a value'} is not a number.") from None
 
 
 def parse_value(key: str, text: str) -> Any:

@@ -9,12 +9,14 @@ def main() -> NoReturn:
     import typer
 
     from evenhand.cli.app import app
-    from evenhand.errors import InputError, RunError
+    from evenhand.errors import InputError, RunError, StoppedError
 
     # The base of all that Typer finds wrong with a command line has no public name in every version of it.
     usage_problem = cast("type[Exception]", typer.BadParameter.__mro__[2])
     try:
         code = app(prog_name="evenhand", standalone_mode=False) or 0
+    except StoppedError as problem:
+        _leave(str(problem), 130)
     except (InputError, RunError) as problem:
         _leave(str(problem), 2 if isinstance(problem, InputError) else 1)
     except (KeyboardInterrupt, typer.Abort):

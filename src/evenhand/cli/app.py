@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from evenhand.cli import compare, data, evaluate, methods, recommend, train
+from evenhand.cli import compare, data, evaluate, export, methods, recommend, similar, train
 
 app = typer.Typer(
     name="evenhand",
@@ -17,6 +17,8 @@ app = typer.Typer(
 app.command("compare")(compare.command)
 app.command("train")(train.command)
 app.command("recommend")(recommend.command)
+app.command("similar")(similar.command)
+app.command("export")(export.command)
 app.command("evaluate")(evaluate.command)
 app.command("methods")(methods.command)
 app.add_typer(data.app, name="data")

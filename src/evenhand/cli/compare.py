@@ -29,6 +29,7 @@ def command(
     hot: opt.Hot = None,
     out: Annotated[str | None, typer.Option(help="Folder for results and recommendations.")] = None,
     force: opt.Force = False,
+    resume: opt.Resume = False,
     json: opt.Json = False,
     data_dir: opt.DataDir = None,
 ) -> None:
@@ -36,7 +37,8 @@ def command(
     from evenhand.cli import show
     from evenhand.cli.plan import make_plan
     from evenhand.experiments.compare import compare
-    from evenhand.experiments.output import write_comparison
+    from evenhand.experiments.output import run_folder, write_comparison
+    from evenhand.paper.errors import with_mse
     from evenhand.training.progress import contender_bars
 
     plan = make_plan(
@@ -50,8 +52,12 @@ def command(
         data_dir=data_dir,
         out=out,
         force=force,
+        resume=resume,
     )
-    with contender_bars(len(plan.contenders)) as progress:
+    with (
+        run_folder(plan.folder, resume) as checkpoints,
+        contender_bars(len(plan.contenders)) as progress,
+    ):
         result = compare(
             plan.source.split,
             plan.contenders,
@@ -64,9 +70,12 @@ def command(
             device=training.device,
             other_tests=plan.source.other_tests,
             progress=progress,
+            checkpoints=checkpoints,
+            resume=resume,
         )
-    if plan.folder is not None:
-        write_comparison(result, plan.folder, {"data": plan.data})
+        result = with_mse(result, plan.source.split)
+        if plan.folder is not None:
+            write_comparison(result, plan.folder, {"data": plan.data})
     if json:
         show.print_json(result.to_json())
     else:

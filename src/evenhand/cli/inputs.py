@@ -137,6 +137,7 @@ def make_settings(training: Training, sampling: Sampling, protocol: ProtocolName
             weight_decay=training.weight_decay,
             milestones=None if milestones is None else integers(milestones, "--milestones"),
             patience=training.patience,
+            deterministic=training.deterministic,
             sampler_scores=sampling.sampler_scores,
         )
     ).under(protocol)

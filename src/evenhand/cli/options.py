@@ -14,6 +14,7 @@ def _option(help_text: str, panel: str, *names: str) -> Any:
 
 Data = Annotated[str, typer.Argument(help="A dataset's name (see `evenhand data list`) or a file.")]
 DataDir = Annotated[str | None, _option("Where to look for a named dataset first.", "Reading")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the interrupted run in --out.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Force = Annotated[bool, typer.Option("--force", help="Write into a folder that already holds files.")]
 Ks = Annotated[str, typer.Option("--k", help="List lengths, separated by commas.")]
@@ -69,6 +70,9 @@ class Training:
     ] = None
     patience: Annotated[int | None, _option("Epochs without a better validation NDCG.", "Training")] = None
     device: Annotated[str, _option("auto, cpu or cuda.", "Training")] = "auto"
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="On a GPU, repeat to the bit.", rich_help_panel="Training")
+    ] = False
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 from evenhand.cli import inputs
 from evenhand.cli.options import Reading, Sampling, Splitting, Training
 from evenhand.encoders import Encoder
+from evenhand.errors import InputError
 from evenhand.experiments.configuration import data_record
 from evenhand.experiments.output import check_folder
 from evenhand.methods import Contender
@@ -44,14 +45,17 @@ def make_plan(
     data_dir: str | None,
     out: str | None,
     force: bool,
+    resume: bool = False,
 ) -> Plan:
     """Check what costs nothing to check first, then read the data."""
+    if resume and (out is None or force):
+        raise InputError("--resume goes on with the run in --out, and not together with --force.")
     ks = inputs.list_lengths(k)
     protocol = inputs.protocol_name(splitting.protocol)
     encoder = inputs.make_encoder(training)
     settings = inputs.make_settings(training, sampling, protocol)
     inputs.make_contenders(methods, sampling)
-    folder = check_folder(out, force) if out is not None else None
+    folder = check_folder(out, force, resume) if out is not None else None
     source = inputs.load_source(data, data_dir, reading, splitting)
     return Plan(
         source,

@@ -12,11 +12,17 @@ from evenhand.cli import options as opt
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from evenhand.ranking.model import Model
+
 
 def command(
     model: Annotated[str, typer.Argument(help="A model folder that `evenhand train` wrote.")],
     users: Annotated[
         str | None, typer.Option(help="A file with a column of user ids; all users without it.")
+    ] = None,
+    new_users: Annotated[
+        str | None,
+        typer.Option(help="A file of what users touched whom the model does not know: recommend to them."),
     ] = None,
     k: Annotated[int, typer.Option("--k", "-k", help="Length of the lists.")] = 20,
     out: Annotated[
@@ -26,11 +32,18 @@ def command(
     known: Annotated[
         bool, typer.Option("--known", help="Let items through that the user already touched.")
     ] = False,
+    exclude: Annotated[
+        str | None, typer.Option(help="A file with a column of items that are never recommended.")
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option(help="A file with a column of items; no others are recommended.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
-    user: Annotated[str, typer.Option(help="The column of user ids in that file.")] = "user",
+    user: Annotated[str, typer.Option(help="The column of user ids in these files.")] = "user",
+    item: Annotated[str, typer.Option(help="The column of item ids in these files.")] = "item",
     json: opt.Json = False,
 ) -> None:
-    """Recommend k items to every user, or to those in a file."""
+    """Recommend k items to every user, to those in a file, or to new ones with a history."""
     from pathlib import Path
 
     from evenhand.cli import show
@@ -38,35 +51,60 @@ def command(
     from evenhand.errors import InputError
     from evenhand.ranking.model import load
 
+    if users is not None and new_users is not None:
+        raise InputError("--users and --new-users exclude each other; run the command once for each.")
     if out is not None:
         check_target(Path(out), force)
+    chosen = _seed(seed)
     loaded = load(model)
-    wanted = None if users is None else _ids(users, user)
-    if seed is None or seed == "all":
-        chosen: int | str | None = seed
-    else:
-        try:
-            chosen = int(seed)
-        except ValueError:
-            raise InputError(f"--seed takes a number or all, not '{seed}'.") from None
-    table = loaded.recommend(wanted, k, seed=chosen, known=known)  # type: ignore[arg-type]
+    if new_users is not None:
+        loaded = _folded_in(loaded, new_users, user, item)
+    table = loaded.recommend(
+        None if users is None else _ids(users, "user", user),
+        k,
+        seed=chosen,  # type: ignore[arg-type]
+        known=known,
+        exclude=None if exclude is None else _ids(exclude, "item", item),
+        only=None if only is None else _ids(only, "item", item),
+    )
+    notes = list(loaded.known.notes)
     if out is not None:
         write_table(table, Path(out))
-        if json:
-            show.print_json({"out": out, "rows": len(table)})
-        else:
-            print(f"{len(table):,} recommendations written to {out}.")
-    elif json:
-        show.print_json({"recommendations": table.to_pylist()})
-    else:
+    if json:
+        document = {"recommendations": table.to_pylist()} if out is None else {"out": out, "rows": len(table)}
+        show.print_json(document | {"notes": notes})
+        return
+    # Standard output may be the csv file itself.
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    if out is None:
         write_csv(table, sys.stdout.buffer)
+    else:
+        print(f"{len(table):,} recommendations written to {out}.")
 
 
-def _ids(file: str, column: str) -> pa.Array:
-    """The users of a file, each once, in its order."""
+def _seed(text: str | None) -> int | str | None:
+    from evenhand.errors import InputError
+
+    if text is None or text == "all":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(f"--seed takes a number or all, not '{text}'.") from None
+
+
+def _folded_in(model: Model, file: str, user: str, item: str) -> Model:
+    from evenhand.data.read import read_interactions
+
+    return model.fold_in(read_interactions(file, user=user, item=item, allow_small=True))
+
+
+def _ids(file: str, role: str, column: str) -> pa.Array:
+    """The users or items of a file, each once, in its order."""
     import pyarrow.compute as pc
 
     from evenhand.data.read import Column, read_columns
 
-    ids = read_columns(file, [Column("user", "id", column)])["user"]
+    ids = read_columns(file, [Column(role, "id", column)])[role]
     return pc.unique(ids.cast(ids.type.value_type))

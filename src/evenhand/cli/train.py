@@ -25,6 +25,7 @@ def command(
     k: opt.Ks = "5,10,20",
     hot: opt.Hot = None,
     force: opt.Force = False,
+    resume: opt.Resume = False,
     json: opt.Json = False,
     data_dir: opt.DataDir = None,
 ) -> None:
@@ -34,39 +35,53 @@ def command(
     from evenhand.cli import show
     from evenhand.cli.plan import make_plan
     from evenhand.experiments.compare import rows_of
+    from evenhand.experiments.output import run_folder
     from evenhand.training.progress import epoch_bar
     from evenhand.training.run import refitted, train
 
     plan = make_plan(
-        data, [method], training, sampling, splitting, reading, k=k, data_dir=data_dir, out=out, force=force
+        data,
+        [method],
+        training,
+        sampling,
+        splitting,
+        reading,
+        k=k,
+        data_dir=data_dir,
+        out=out,
+        force=force,
+        resume=resume,
     )
     split, (one,) = plan.source.split, plan.contenders
-    with epoch_bar(one.label) as on_epoch:
-        fitted = train(
-            split,
-            plan.encoder,
-            one.sampler,
-            training.seeds,
-            plan.settings,
-            protocol=plan.protocol,
-            device=training.device,
-            ks=plan.ks,
-            hot=hot,
-            on_epoch=on_epoch,
-        )
-    final = fitted.model
-    if refit:
-        with epoch_bar(f"{one.label}, on all data") as on_epoch:
-            final = refitted(
-                fitted,
+    with run_folder(plan.folder, resume) as checkpoints:
+        with epoch_bar(one.label) as on_epoch:
+            fitted = train(
                 split,
                 plan.encoder,
                 one.sampler,
+                training.seeds,
                 plan.settings,
+                protocol=plan.protocol,
                 device=training.device,
+                ks=plan.ks,
+                hot=hot,
                 on_epoch=on_epoch,
+                checkpoints=checkpoints,
+                resume=resume,
             )
-    replace(final, info={**final.info, "data": plan.data}).save(out, force=True)
+        final = fitted.model
+        if refit:
+            with epoch_bar(f"{one.label}, on all data") as on_epoch:
+                final = refitted(
+                    fitted,
+                    split,
+                    plan.encoder,
+                    one.sampler,
+                    plan.settings,
+                    device=training.device,
+                    on_epoch=on_epoch,
+                )
+        replace(final, info={**final.info, "data": plan.data}).save(out, force=True)
     rows = rows_of(one, plan.encoder, fitted.results)
     recommends = final.seeds[final.best]
     if json:

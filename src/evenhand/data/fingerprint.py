@@ -34,7 +34,7 @@ def fingerprint(interactions: Interactions) -> str:
 
 
 def _add_ids(digest: Any, ids: pa.Array) -> None:
-    """Kind and number of the ids, then the ids; of texts first the lengths, so that none runs into the next."""
+    """Kind and number of the ids, then they; before texts their lengths, so that none runs into the next."""
     if pa.types.is_integer(ids.type):
         digest.update(f"integer {len(ids)}\n".encode())
         digest.update(_little_endian(ids.to_numpy(zero_copy_only=False), "<i8"))

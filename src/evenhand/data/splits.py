@@ -35,6 +35,11 @@ class Split:
         """Train and validation together: what a user already has when test items are recommended."""
         return self.train if self.validation is None else self.train.union(self.validation)
 
+    def parts(self) -> dict[str, Interactions]:
+        """The parts that there are, by name."""
+        named = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {name: part for name, part in named.items() if part is not None}
+
     @property
     def n_users(self) -> int:
         return self.train.n_users

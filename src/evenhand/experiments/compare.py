@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from evenhand.data.hot import HotRule
@@ -100,10 +101,14 @@ def compare(
     device: str = "auto",
     other_tests: Mapping[str, Interactions] | None = None,
     progress: Callable[[str], OnEpoch | None] | None = None,
+    checkpoints: Path | None = None,
+    resume: bool = False,
 ) -> CompareResult:
     """Train every method with the same encoder, settings and seeds, and judge them on the same test part.
 
-    `progress` is asked for a callback at the start of each contender, with its label.
+    `progress` is asked for a callback at the start of each contender, with its label. With a folder for
+    `checkpoints`, `resume` goes on where an earlier call was interrupted; what had finished is not trained
+    again.
     """
     contenders = [contender(m) if isinstance(m, str) else m for m in methods]
     if not contenders:
@@ -118,7 +123,7 @@ def compare(
 
     fits: dict[str, Fit] = {}
     others: dict[str, list[Row]] = {name: [] for name in other_tests or {}}
-    for one in contenders:
+    for place, one in enumerate(contenders):
         fits[one.label] = fitted = train(
             split,
             encoder,
@@ -130,6 +135,8 @@ def compare(
             ks=ks,
             hot=hot,
             on_epoch=progress(one.label) if progress else None,
+            checkpoints=checkpoints / f"{place:02d}" if checkpoints else None,
+            resume=resume,
         )
         for name, part in (other_tests or {}).items():
             evaluator = Evaluator(part, split.consumed, rule.mask(split), ks)

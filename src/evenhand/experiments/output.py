@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +16,22 @@ from evenhand.data.write import write_table
 from evenhand.errors import InputError
 from evenhand.experiments.compare import CompareResult
 from evenhand.experiments.configuration import configuration
+from evenhand.training.checkpoint import one_process
+
+CHECKPOINTS = ".checkpoints"
+"""Where an unfinished run keeps its checkpoints, in its own folder."""
 
 
-def check_folder(folder: str | Path, force: bool) -> Path:
+def check_folder(folder: str | Path, force: bool, resume: bool = False) -> Path:
     """Refuse a folder that a run could not be written to, before any work is done; nothing is made yet."""
     folder = Path(folder)
     if folder.is_dir():
-        if any(folder.iterdir()) and not force:
+        unfinished = (folder / CHECKPOINTS).is_dir()
+        if unfinished and not force and not resume:
+            raise InputError(
+                f"{folder} holds an unfinished run; go on with --resume, or start over with --force."
+            )
+        if any(folder.iterdir()) and not force and not unfinished:
             raise InputError(f"{folder} already holds files; choose another folder or use --force.")
         nearest = folder
     else:
@@ -29,6 +41,20 @@ def check_folder(folder: str | Path, force: bool) -> Path:
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise InputError(f"cannot write to {folder}: {nearest} is read-only.")
     return folder
+
+
+@contextmanager
+def run_folder(folder: Path | None, resume: bool) -> Iterator[Path | None]:
+    """Work in a folder as its only process; yields where checkpoints go, which are removed at the end."""
+    if folder is None:
+        yield None
+        return
+    checkpoints = folder / CHECKPOINTS
+    with one_process(folder):
+        if not resume:
+            shutil.rmtree(checkpoints, ignore_errors=True)
+        yield checkpoints
+        shutil.rmtree(checkpoints, ignore_errors=True)
 
 
 def write_comparison(result: CompareResult, folder: Path, origin: dict[str, Any]) -> None:

@@ -46,6 +46,22 @@ class UserMetrics:
     rates: Mapping[str, Rate]
     """The four bias rates with their numerators and denominators: ohr, ocr, uhr, ucr."""
 
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Everything but k as named arrays, to be stored; `from_arrays` reads them back."""
+        named = {"users": self.users} | {f"value.{name}": array for name, array in self.values.items()}
+        for name, rate in self.rates.items():
+            named |= {f"above.{name}": rate.numerators, f"below.{name}": rate.denominators}
+        return named
+
+    @staticmethod
+    def from_arrays(k: int, arrays: Mapping[str, np.ndarray]) -> UserMetrics:
+        def under(prefix: str) -> dict[str, np.ndarray]:
+            return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
+
+        below = under("below.")
+        rates = {name: Rate(above, below[name]) for name, above in under("above.").items()}
+        return UserMetrics(k, arrays["users"], under("value."), rates)
+
     def per_user(self, name: str) -> np.ndarray:
         """One value per user: an empty rate is 0 under its plain name and nan under `…_defined`."""
         if name in self.values:

@@ -182,7 +182,9 @@ def _read_known(folder: Path) -> Interactions:
     users, items = (_ids(_read_arrow(folder / f"{name}.arrow")["id"]) for name in ("users", "items"))
     pairs = _read_arrow(folder / "known.arrow")
     user, item = (pairs[name].to_numpy().astype(np.int64) for name in ("user", "item"))
-    if len(user) and not (user.min() >= 0 <= item.min() and user.max() < len(users) and item.max() < len(items)):
+    if len(user) and not (
+        user.min() >= 0 <= item.min() and user.max() < len(users) and item.max() < len(items)
+    ):
         raise InputError(f"{folder} is damaged: known.arrow holds pairs of unknown users or items.")
     if (np.diff(user * len(items) + item) <= 0).any():
         raise InputError(f"{folder} is damaged: the pairs in known.arrow are not in order.")

@@ -55,7 +55,7 @@ def check_folder(target: Path, force: bool) -> None:
 
 
 def _replaceable(folder: Path, files: Sequence[str]) -> bool:
-    """Whether the folder may be moved aside: nothing foreign in it, no mount point, nobody's place to stand."""
+    """Whether it may be moved aside: nothing foreign in it, no mount point, not where the process stands."""
     here = Path.cwd()
     stands_in_it = folder == here or folder in here.parents
     return (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import torch
@@ -54,6 +54,15 @@ class Batch:
     item_vectors: Tensor | None
     """[R, n_items, d]"""
     n: int = 1
+
+    def split(self, replicas: int) -> list[Batch]:
+        """The same batch in parts of so many replicas."""
+        tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "n"}
+        parts = {name: t.split(replicas) for name, t in tensors.items() if t is not None}
+        return [
+            replace(self, **{name: pieces[i] for name, pieces in parts.items()})
+            for i in range(len(parts["users"]))
+        ]
 
 
 class BoundSampler(ABC):

@@ -27,13 +27,15 @@ class Adam:
     def step(self, lr: float) -> None:
         """Move along the gradients that `backward` left, and forget them."""
         gradients = [p.grad for p in self.parameters if p.grad is not None]
-        slices = [_slices(tensors) for tensors in (self.parameters, gradients, self.mean, self.square)]
-        # The fused update counts one step for each slice; the slices share a counter that moves once.
-        counters = [self.steps.clone() for _ in slices[0]]
+        parameters = _slices(self.parameters)
         adam(
-            *slices,
+            parameters,
+            _slices(gradients),
+            _slices(self.mean),
+            _slices(self.square),
             max_exp_avg_sqs=[],
-            state_steps=counters,
+            # The fused update moves a counter for each slice; theirs are copies of the one that counts.
+            state_steps=[self.steps.clone() for _ in parameters],
             fused=True,
             amsgrad=False,
             beta1=0.9,

@@ -128,18 +128,17 @@ class Loop:
         n = self.settings.negatives
         seen = self.model.raw() if self.settings.sampler_scores == "raw" else vectors
         first = self.samplers[0]
-        inputs = (
-            users,
-            positives,
-            keyed.uniforms(own, users.shape[1], first.width(n)),
-            keyed.uniforms(shared, first.shared_width),
-            seen.users.detach(),
-            seen.items.detach(),
+        batch = Batch(
+            users=users,
+            positives=positives,
+            uniforms=keyed.uniforms(own, users.shape[1], first.width(n)),
+            shared=keyed.uniforms(shared, first.shared_width),
+            user_vectors=seen.users.detach(),
+            item_vectors=seen.items.detach(),
+            n=n,
         )
-        together = len(self.seeds) // len(self.samplers)
-        parts = zip(*(part.split(together) for part in inputs), strict=True)
-        chosen = [one.choose(Batch(*part, n)) for one, part in zip(self.samplers, parts, strict=True)]
-        return torch.cat(chosen)
+        parts = batch.split(len(self.seeds) // len(self.samplers))
+        return torch.cat([one.choose(part) for one, part in zip(self.samplers, parts, strict=True)])
 
     def _diagnose(self, users: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor]:
         hot = self._hot[negatives].double().mean((1, 2))
@@ -168,9 +167,9 @@ class Loop:
     def load_state(self, state: dict[str, Tensor], step: int) -> None:
         for name, parameter in self.model.named_parameters():
             parameter.copy_(state[f"model.{name}"])
-        self.adam.load_state(_under("adam.", state))
+        self.adam.load_state(under("adam.", state))
         for r, sampler in enumerate(self.samplers):
-            sampler.load_state(_under(f"sampler.{r}.", state))
+            sampler.load_state(under(f"sampler.{r}.", state))
         self.tally.copy_(state["tally"])
         self.step = step
 
@@ -187,7 +186,7 @@ def _each(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
 
 
 def _bind(samplers: Sequence[Sampler], train: Interactions, device: torch.device) -> list[BoundSampler]:
-    """One bound sampler for all replicas on a GPU, one for each on a CPU (see `_each`); equals share theirs."""
+    """One bound sampler for all replicas on a GPU, one for each on a CPU (see `_each`), shared by equals."""
     if device.type == "cuda":
         return [bind(samplers, train, device)]
     check_together(samplers)
@@ -200,7 +199,8 @@ def _bind(samplers: Sequence[Sampler], train: Interactions, device: torch.device
     return bound
 
 
-def _under(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
+def under(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The entries whose names start with the prefix, without it."""
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
 
@@ -208,4 +208,6 @@ def _skipped_users(train: Interactions, usable: np.ndarray) -> tuple[str, ...]:
     lost = len(np.unique(train.users[~usable]))
     if not lost:
         return ()
-    return (f"{lost:,} user{'s have' if lost > 1 else ' has'} nothing left to sample as a negative; skipped.",)
+    return (
+        f"{lost:,} user{'s have' if lost > 1 else ' has'} nothing left to sample as a negative; skipped.",
+    )

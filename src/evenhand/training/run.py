@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 import evenhand
+from evenhand.data.fingerprint import fingerprint
 from evenhand.data.hot import HotRule
 from evenhand.data.splits import Split
 from evenhand.encoders import ENCODERS, Encoder, Vectors
-from evenhand.errors import InputError, unknown
+from evenhand.errors import InputError, RunError, StoppedError, unknown
 from evenhand.methods import contender, label_of
 from evenhand.ranking.model import Model, on_cpu
 from evenhand.samplers.base import Sampler
-from evenhand.training.loop import EpochLog, Loop
+from evenhand.training.checkpoint import Checkpoints, StopSignal
+from evenhand.training.loop import EpochLog, Loop, under
 from evenhand.training.progress import OnEpoch, epoch_bar
 from evenhand.training.selection import (
     STOPPING_K,
@@ -30,7 +34,7 @@ from evenhand.training.selection import (
     Results,
     Selection,
 )
-from evenhand.training.settings import ProtocolName, Settings, resolve_device
+from evenhand.training.settings import ProtocolName, Settings, exact_repeats, resolve_device
 
 
 @dataclass(frozen=True)
@@ -90,8 +94,14 @@ def train(
     ks: tuple[int, ...] = (5, 10, 20),
     hot: str | None = None,
     on_epoch: OnEpoch | None = None,
+    checkpoints: Path | None = None,
+    resume: bool = False,
 ) -> Fit:
-    """Train and judge under a protocol; see `fit` for the arguments."""
+    """Train and judge under a protocol; see `fit` for the arguments.
+
+    With a folder for `checkpoints`, `resume` goes on from the newest one there: the result is, on a CPU to
+    the last bit, that of a run that was never interrupted.
+    """
     if protocol not in ("honest", "paper"):
         raise unknown("protocol", protocol, ("honest", "paper"))
     if max(ks) > split.train.n_items:
@@ -106,21 +116,22 @@ def train(
     rule = HotRule.parse(hot or protocol)
     hot_mask = rule.mask(split)
 
-    began = time.perf_counter()
     held_out = split.test if protocol == "paper" else split.validation
-    loop = Loop(split.train, encoder, samplers, numbers, settings, where, hot=hot_mask, held_out=held_out)
+    with memory_errors_explained():
+        loop = Loop(split.train, encoder, samplers, numbers, settings, where, hot=hot_mask, held_out=held_out)
     selection, evaluator = _select(split, protocol, settings, hot_mask, ks, len(numbers))
-    history: list[dict[str, Any]] = []
-    for epoch in range(settings.epochs):
-        log = loop.run_epoch(epoch)
-        vectors = loop.vectors()
-        scored = evaluator(vectors) if evaluator else []
-        selection.see(epoch, scored, vectors)
-        history.append(_record(epoch, log, scored, time.perf_counter() - began))
-        if on_epoch:
-            on_epoch(epoch + 1, settings.epochs, history[-1])
-        if selection.finished:
-            break
+    identity = {
+        "data": {name: fingerprint(part) for name, part in split.parts().items()},
+        "encoder": describe_encoder(encoder),
+        "method": [repr(s) for s in samplers],
+        "settings": asdict(settings),
+        "seeds": list(numbers),
+        "protocol": [protocol, list(ks), rule.describe()],
+        "device": where.type,
+    }
+    saved = Checkpoints(checkpoints, identity) if checkpoints else None
+    with exact_repeats(settings.deterministic), memory_errors_explained():
+        history, seconds, notes = _train_epochs(loop, selection, evaluator, settings, saved, resume, on_epoch)
     assert selection.vectors is not None
     chosen = Vectors(*on_cpu(selection.vectors))
     model = Model(
@@ -129,7 +140,7 @@ def train(
         seeds=numbers,
         best=int(np.argmax(selection.value)),
         info={
-            "encoder": {"name": type(encoder).__name__.lower(), **asdict(encoder)},
+            "encoder": describe_encoder(encoder),
             "method": label_of(samplers[0]),
             "samplers": [asdict(s) for s in samplers],
             "settings": asdict(settings),
@@ -146,9 +157,80 @@ def train(
         results=_judge(split, selection, chosen, hot_mask, ks),
         validation=tuple(selection.value.tolist()) if isinstance(selection, BestValidation) else None,
         epochs=tuple(int(e) + 1 for e in selection.epoch),
-        seconds=time.perf_counter() - began,
-        notes=(*split.notes, *loop.notes),
+        seconds=seconds,
+        notes=(*split.notes, *loop.notes, *notes),
     )
+
+
+def _train_epochs(
+    loop: Loop,
+    selection: Selection,
+    evaluator: Evaluator | None,
+    settings: Settings,
+    saved: Checkpoints | None,
+    resume: bool,
+    on_epoch: OnEpoch | None,
+) -> tuple[list[dict[str, Any]], float, tuple[str, ...]]:
+    """Train until the epochs are up or the selection is satisfied: history, seconds, notes."""
+    history: list[dict[str, Any]] = []
+    earlier = 0.0
+    if saved and resume and (found := saved.load()):
+        tensors, facts = found
+        loop.load_state({n: t for n, t in tensors.items() if not n.startswith("selection.")}, facts["step"])
+        selection.load_state(under("selection.", tensors), loop.device)
+        history, earlier = facts["history"], facts["seconds"]
+    began = time.perf_counter()
+
+    def elapsed() -> float:
+        return earlier + time.perf_counter() - began
+
+    def save() -> None:
+        assert saved is not None
+        tensors = loop.state() | {f"selection.{name}": t for name, t in selection.state().items()}
+        saved.save(tensors, {"step": loop.step, "history": history, "seconds": elapsed()})
+
+    with StopSignal().listening() as stop:
+        while len(history) < settings.epochs and not selection.finished:
+            epoch = len(history)
+            while (
+                log := loop.run_epoch(epoch, lambda: stop() or bool(saved and saved.due_within()))
+            ) is None:
+                if saved:
+                    save()
+                if stop():
+                    raise StoppedError(_how_to_go_on(epoch, saved))
+            vectors = loop.vectors()
+            scored = evaluator(vectors) if evaluator else []
+            selection.see(epoch, scored, vectors)
+            history.append(_record(epoch, log, scored, elapsed()))
+            if on_epoch:
+                on_epoch(epoch + 1, settings.epochs, history[-1])
+            last = len(history) == settings.epochs or selection.finished
+            if saved and (last or stop() or saved.due()):
+                save()
+            if stop() and not last:
+                raise StoppedError(_how_to_go_on(epoch + 1, saved))
+    return history, elapsed(), tuple(saved.notes) if saved else ()
+
+
+@contextmanager
+def memory_errors_explained() -> Iterator[None]:
+    """Running out of memory is no bug: say what would fit."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as problem:
+        if not isinstance(problem, (MemoryError, torch.OutOfMemoryError)) and not any(
+            words in str(problem) for words in ("not enough memory", "can't allocate memory")
+        ):
+            raise
+        raise RunError(
+            "there is not enough memory for this; lower --dim, --batch or --seeds, or use --ecdf 64."
+        ) from problem
+
+
+def _how_to_go_on(epochs: int, saved: Checkpoints | None) -> str:
+    done = f"stopped after {epochs} epoch{'s' if epochs != 1 else ''}"
+    return f"{done}; everything is saved: go on with --resume." if saved else f"{done}; nothing was saved."
 
 
 def refitted(
@@ -177,6 +259,10 @@ def resolve_encoder(encoder: str | Encoder) -> Encoder:
     if encoder not in ENCODERS:
         raise unknown("encoder", encoder, ENCODERS)
     return ENCODERS[encoder]()
+
+
+def describe_encoder(encoder: Encoder) -> dict[str, Any]:
+    return {"name": type(encoder).__name__.lower(), **asdict(encoder)}
 
 
 def versions(device: torch.device) -> dict[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
@@ -78,6 +79,18 @@ class Selection(ABC):
         """Whether no replica can improve any more."""
         return False
 
+    def state(self) -> dict[str, Tensor]:
+        """All of it as tensors, for a checkpoint."""
+        named = {"value": torch.from_numpy(self.value), "epoch": torch.from_numpy(self.epoch)}
+        if self.vectors is not None:
+            named |= {"users": self.vectors.users, "items": self.vectors.items}
+        return named
+
+    def load_state(self, state: dict[str, Tensor], device: torch.device) -> None:
+        self.value, self.epoch = state["value"].numpy(), state["epoch"].numpy()
+        if "users" in state:
+            self.vectors = Vectors(state["users"].to(device), state["items"].to(device))
+
     def keep(self, epoch: int, value: np.ndarray, better: np.ndarray, vectors: Vectors) -> None:
         self.value = np.where(better, value, self.value)
         self.epoch = np.where(better, epoch, self.epoch)
@@ -107,6 +120,13 @@ class BestValidation(Selection):
     def finished(self) -> bool:
         return bool(self.done.all())
 
+    def state(self) -> dict[str, Tensor]:
+        return super().state() | {"done": torch.from_numpy(self.done)}
+
+    def load_state(self, state: dict[str, Tensor], device: torch.device) -> None:
+        super().load_state(state, device)
+        self.done = state["done"].numpy()
+
 
 class BestTest(Selection):
     """The paper's choice: the best test epoch per metric and k, bias rates at the best-precision epoch."""
@@ -131,6 +151,31 @@ class BestTest(Selection):
                         best[name] = pick(best.get(name, now.mean(name)), now.mean(name))
         value = np.array([one[self.ks[0]].mean("precision") for one in scored])
         self.keep(epoch, value, value > self.value, vectors)
+
+    def state(self) -> dict[str, Tensor]:
+        named = super().state()
+        for r, (best, users) in enumerate(zip(self._best, self._at_best_precision, strict=True)):
+            for k, values in best.items():
+                if values:
+                    numbers = [values[name] for name in (*self.RISING, *self.FALLING)]
+                    named[f"best.{r}.{k}"] = torch.tensor(numbers, dtype=torch.float64)
+            for k, metrics in users.items():
+                named |= {
+                    f"users.{r}.{k}.{name}": torch.from_numpy(a) for name, a in metrics.arrays().items()
+                }
+        return named
+
+    def load_state(self, state: dict[str, Tensor], device: torch.device) -> None:
+        super().load_state(state, device)
+        for r in range(len(self.value)):
+            for k in self.ks:
+                if f"best.{r}.{k}" not in state:
+                    continue
+                numbers = state[f"best.{r}.{k}"].tolist()
+                self._best[r][k] = dict(zip((*self.RISING, *self.FALLING), numbers, strict=True))
+                prefix = f"users.{r}.{k}."
+                arrays = {n.removeprefix(prefix): t.numpy() for n, t in state.items() if n.startswith(prefix)}
+                self._at_best_precision[r][k] = UserMetrics.from_arrays(k, arrays)
 
     def results(self) -> Results:
         return {

@@ -1,0 +1,97 @@
+"""Users who were not there when the model was trained, from what they touched, without training.
+
+The items stay fixed and a user's vector is the solution of one small linear system, the same for all users,
+so that a thousand new users cost one matrix product.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from evenhand.data.interactions import Interactions
+from evenhand.errors import InputError
+from evenhand.ranking.ids import listed, positions
+from evenhand.ranking.model import Model
+
+RIDGE = 1.0
+"""Weight of the vector's length; chosen on validation (see docs/models.md), and flat from 0.3 to 2."""
+
+
+def folded_in(model: Model, history: Any) -> Model:
+    """The model with the users of `history` in place of its own."""
+    known = _restrict(_read(history), model.known.item_ids)
+    return replace(
+        model,
+        user_vectors=user_vectors(model.item_vectors, known),
+        known=known,
+        info={**model.info, "folded_in": known.n_users},
+        metrics={},
+        tables=None,
+    )
+
+
+def user_vectors(item_vectors: Tensor, history: Interactions) -> Tensor:
+    """float32 [R, n_users, d]: the vectors that suit each user's items best, with the items fixed.
+
+    x_u minimises  −2 x·m_u + mean_i (x·q_i)² + λ s |x|²:  a high score for m_u, the mean of the user's
+    items, low ones over the whole catalogue, and a short vector. So  x_u = (QᵀQ / n + λ s I)⁻¹ m_u, where
+    s, the mean square of an entry of Q, makes λ independent of the vectors' scale. It is a step of
+    implicit ALS in which the catalogue outweighs the user's own few items.
+    """
+    return torch.stack([_solve(items.double(), history) for items in item_vectors]).float()
+
+
+def _solve(items: Tensor, history: Interactions) -> Tensor:
+    dim = items.shape[1]
+    second_moment = items.T @ items / len(items)
+    scale = (second_moment.trace() / dim).clamp_min(torch.finfo(items.dtype).tiny)
+    system = second_moment + RIDGE * scale * torch.eye(dim, dtype=items.dtype)
+    means = torch.nn.functional.embedding_bag(
+        torch.from_numpy(history.items.astype(np.int64)),
+        items,
+        torch.from_numpy(history.indptr[:-1]),
+        mode="mean",
+    )
+    return torch.linalg.solve(system, means.T).T
+
+
+def _read(history: Any) -> Interactions:
+    if isinstance(history, Interactions):
+        return history
+    from evenhand.data.read import read_interactions
+
+    return read_interactions(history, allow_small=True)
+
+
+def _restrict(history: Interactions, item_ids: pa.Array) -> Interactions:
+    """The history over the model's items, and over the users who have any of them."""
+    place = positions(history.item_ids, item_ids)
+    usable = place[history.items] >= 0
+    counts = np.bincount(history.users[usable], minlength=history.n_users)
+    left = counts > 0
+    if not left.any():
+        raise InputError("none of the new users' items is known to the model; check the item column.")
+    notes = list(history.notes)
+    unknown = len(np.unique(history.items[~usable]))
+    if unknown:
+        notes.append(
+            f"{unknown:,} item{'s' * (unknown > 1)} of the new users ({(~usable).sum():,} of "
+            f"{len(history):,} pairs) are unknown to the model and were ignored."
+        )
+    if not left.all():
+        names = listed(history.user_ids.filter(pa.array(~left)).to_pylist())
+        notes.append(f"Left out, having no item that the model knows: {names}.")
+    new_index = np.cumsum(left) - 1
+    return Interactions.from_pairs(
+        new_index[history.users[usable]],
+        place[history.items[usable]],
+        user_ids=history.user_ids.filter(pa.array(left)),
+        item_ids=item_ids,
+        notes=tuple(notes),
+    )

@@ -1,0 +1,212 @@
+"""Checkpoints: all that changes during training, in one file that is whole or not there.
+
+A file's name carries the SHA-256 of its content, so a torn or altered one is recognised and the one before
+it is used. Randomness is keyed, so a resumed run goes on exactly as if it had never stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from evenhand.errors import InputError, RunError
+
+FORMAT = 1
+_NAME = re.compile(r"(\d{8})-([0-9a-f]{64})\.safetensors")
+_KEPT = 2
+LONG_EPOCH = 60.0
+"""Seconds after which a checkpoint is written even though the epoch is not over."""
+
+
+@dataclass
+class Checkpoints:
+    """The checkpoints of one fit, in a folder of their own."""
+
+    folder: Path
+    identity: Mapping[str, Any]
+    """What a resumed run must agree on: data, method, settings, seeds. JSON values."""
+    share: float = 0.03
+    """Write no more often than keeps the cost below this share of the time; 0 writes every time."""
+    notes: list[str] = field(default_factory=list)
+    _last: float = field(default_factory=time.monotonic)
+    _cost: float = 0.0
+
+    def due(self) -> bool:
+        """At the end of an epoch: whether enough time has passed since the last one."""
+        return self.share == 0 or (time.monotonic() - self._last) * self.share >= self._cost
+
+    def due_within(self) -> bool:
+        """In the middle of a long epoch: whether it is time for one."""
+        return time.monotonic() - self._last >= LONG_EPOCH and self.due()
+
+    def save(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Temporary file, sync, rename; then all but the last two are removed."""
+        from safetensors.numpy import save
+
+        began = time.monotonic()
+        document = {"format": FORMAT, "identity": self.identity, "facts": facts}
+        content = save(
+            {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in tensors.items()},
+            metadata={"evenhand": json.dumps(document)},
+        )
+        number = 1 + max((n for n, _ in self._found()), default=0)
+        target = self.folder / f"{number:08d}-{hashlib.sha256(content).hexdigest()}.safetensors"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_whole(target, content)
+        except OSError as problem:
+            raise RunError(
+                f"cannot write a checkpoint to {self.folder}: {problem.strerror}; "
+                "the ones before it are unharmed."
+            ) from problem
+        for _, old in self._found()[:-_KEPT]:
+            old.unlink(missing_ok=True)
+        self._last = time.monotonic()
+        self._cost = self._last - began
+
+    def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The newest checkpoint that is whole; None where there is none."""
+        from safetensors.torch import load
+
+        for number, path in reversed(self._found()):
+            content = path.read_bytes()
+            if hashlib.sha256(content).hexdigest() != _digest(path):
+                self.notes.append(f"Checkpoint {number} is damaged; the one before it is used.")
+                continue
+            header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+            document = json.loads(header["__metadata__"]["evenhand"])
+            self._check(document)
+            return load(content), document["facts"]
+        return None
+
+    def _check(self, document: Mapping[str, Any]) -> None:
+        if document["format"] != FORMAT:
+            raise InputError(
+                f"{self.folder} holds checkpoints of format {document['format']}, this version reads "
+                f"{FORMAT}; go on with the version that wrote them, or start over with --force."
+            )
+        mine = json.loads(json.dumps(self.identity))
+        other = _differences(mine, document["identity"])
+        if other:
+            raise InputError(
+                f"{self.folder} belongs to a run that differs in {', '.join(other)}; give the same as when "
+                "it was started, or start over with --force."
+            )
+
+    def _found(self) -> list[tuple[int, Path]]:
+        if not self.folder.is_dir():
+            return []
+        named = ((_NAME.fullmatch(path.name), path) for path in self.folder.iterdir())
+        return sorted((int(match[1]), path) for match, path in named if match)
+
+
+def _differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """Where two identities differ, to the name of the single setting.
+
+    >>> _differences({"seeds": [0], "settings": {"lr": 1, "batch": 2}}, {"seeds": [0], "settings": {"lr": 3}})
+    ['settings batch', 'settings lr']
+    """
+    found = []
+    for name in sorted({*mine, *theirs}):
+        a, b = mine.get(name), theirs.get(name)
+        if isinstance(a, dict) and isinstance(b, dict):
+            found += [f"{name} {key}" for key in sorted({*a, *b}) if a.get(key) != b.get(key)]
+        elif a != b:
+            found.append(name)
+    return found
+
+
+def _digest(path: Path) -> str:
+    match = _NAME.fullmatch(path.name)
+    assert match is not None
+    return match[2]
+
+
+def write_whole(target: Path, content: bytes) -> None:
+    """Write so that the file is either there with all of its content or not there at all."""
+    partial = target.with_name(target.name + ".partial")
+    try:
+        with partial.open("wb") as sink:
+            sink.write(content)
+            sink.flush()
+            os.fsync(sink.fileno())
+        os.replace(partial, target)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
+    _sync_folder(target.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    if hasattr(os, "O_DIRECTORY"):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@contextmanager
+def one_process(folder: Path) -> Iterator[None]:
+    """Refuse to work in a folder that another process works in; the system frees it when a process dies."""
+    try:
+        import fcntl
+    except ImportError:  # no such lock on this system
+        yield
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as problem:
+        raise InputError(f"cannot write to {folder}: {problem.strerror}.") from problem
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"another process is working in {folder}; wait for it or choose another."
+            ) from None
+        yield
+    finally:
+        os.close(handle)
+        with suppress(OSError):  # where nothing came of it, no empty folder stays behind
+            folder.rmdir()
+
+
+class StopSignal:
+    """Turns the first Ctrl-C into a polite request; a second one interrupts at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self) -> bool:
+        return self.asked
+
+    @contextmanager
+    def listening(self) -> Iterator[StopSignal]:
+        if threading.current_thread() is not threading.main_thread():
+            yield self
+            return
+
+        def ask(number: int, frame: Any) -> None:
+            if self.asked:
+                raise KeyboardInterrupt
+            self.asked = True
+
+        before = signal.signal(signal.SIGINT, ask)
+        try:
+            yield self
+        finally:
+            signal.signal(signal.SIGINT, before)
