@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from evenhand.errors import InputError
 from evenhand.ranking import top_items, topk
+from evenhand.ranking.ids import known_positions
 from evenhand.testing import corner_cases
 from small_model import model
 
@@ -148,7 +149,7 @@ def test_unknown_users_are_named_up_to_ten(users: list[str], message: str) -> No
 
 def test_ids_of_another_type_are_compared_by_their_text() -> None:
     assert model("integer").recommend(["104", "107"], k=1)["user"].to_pylist() == [104, 107]
-    with pytest.raises(InputError, match="^1 unknown user: 'anna'.$"):
+    with pytest.raises(InputError, match=r"^1 unknown user: 'anna'\.$"):
         model("integer").recommend(["104", "anna"])
     with pytest.raises(InputError, match="users must be ids of one type"):
         model("integer").recommend([104, "anna"])
@@ -248,6 +249,12 @@ def test_similar_refuses_what_it_cannot_answer(kind: str, item: object, k: int, 
     with pytest.raises(InputError) as caught:
         model(kind).similar(item, k)
     assert str(caught.value) == message
+
+
+def test_a_near_id_is_found_in_a_large_catalogue() -> None:
+    ids = pa.array(sorted(f"film-{i:06}" for i in range(60_000)))
+    with pytest.raises(InputError, match="did you mean .*'film-012345'"):
+        known_positions(["Film-12345"], ids[12_000:], "item")
 
 
 def test_an_item_without_a_direction_is_like_nothing() -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from evenhand.encoders import MF, LightGCN
     from evenhand.errors import InputError, RunError
     from evenhand.experiments.compare import compare
+    from evenhand.experiments.feedback import feedback_loop
     from evenhand.metrics.evaluate import evaluate
     from evenhand.ranking.model import Model, load
     from evenhand.samplers import (
@@ -50,6 +51,7 @@ _HOME = {
     "PopularitySampler": "evenhand.samplers",
     "UniformSampler": "evenhand.samplers",
     "Settings": "evenhand.training",
+    "feedback_loop": "evenhand.experiments.feedback",
     "fit": "evenhand.training",
 }
 __all__ = [
@@ -68,6 +70,7 @@ __all__ = [
     "UniformSampler",
     "compare",
     "evaluate",
+    "feedback_loop",
     "fit",
     "given_split",
     "load",

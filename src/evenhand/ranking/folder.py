@@ -103,7 +103,7 @@ def _read_config(folder: Path) -> _Config:
     except (OSError, ValueError) as problem:
         raise InputError(f"{folder} cannot be read as a model: config.json: {_one_line(problem)}.") from None
     if not isinstance(raw, dict) or not isinstance(raw.get("format"), int) or "seeds" not in raw:
-        raise InputError(f"{folder} is not a model folder: its config.json is not that of a model.")
+        raise InputError(f"{folder} cannot be read as a model: its config.json is not that of a model.")
     if raw["format"] != FORMAT:
         way_out = "update evenhand" if raw["format"] > FORMAT else "use the version that wrote it"
         raise InputError(

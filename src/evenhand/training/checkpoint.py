@@ -24,7 +24,7 @@ from torch import Tensor
 from evenhand.errors import InputError, RunError
 
 FORMAT = 1
-_NAME = re.compile(r"(\d{8})-([0-9a-f]{64})\.safetensors")
+_NAME = re.compile(r"(\d{8,})-([0-9a-f]{64})\.safetensors")
 _KEPT = 2
 LONG_EPOCH = 60.0
 """Seconds after which a checkpoint is written even though the epoch is not over."""
@@ -42,6 +42,7 @@ class Checkpoints:
     notes: list[str] = field(default_factory=list)
     _last: float = field(default_factory=time.monotonic)
     _cost: float = 0.0
+    _damaged: list[Path] = field(default_factory=list)
 
     def due(self) -> bool:
         """At the end of an epoch: whether enough time has passed since the last one."""
@@ -52,7 +53,7 @@ class Checkpoints:
         return time.monotonic() - self._last >= LONG_EPOCH and self.due()
 
     def save(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        """Temporary file, sync, rename; then all but the last two are removed."""
+        """Temporary file, sync, rename; then all but the last two whole ones are removed."""
         from safetensors.numpy import save
 
         began = time.monotonic()
@@ -66,30 +67,44 @@ class Checkpoints:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_whole(target, content)
+            self._tidy()
         except OSError as problem:
             raise RunError(
-                f"cannot write a checkpoint to {self.folder}: {problem.strerror}; "
+                f"cannot write a checkpoint to {self.folder}: {problem.strerror or problem}; "
                 "the ones before it are unharmed."
             ) from problem
-        for _, old in self._found()[:-_KEPT]:
-            old.unlink(missing_ok=True)
         self._last = time.monotonic()
         self._cost = self._last - began
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """The newest checkpoint that is whole; None where there is none."""
+        """The newest checkpoint that is whole; None where there is none. Changes nothing on disk."""
         from safetensors.torch import load
 
-        for number, path in reversed(self._found()):
-            content = path.read_bytes()
-            if hashlib.sha256(content).hexdigest() != _digest(path):
-                self.notes.append(f"Checkpoint {number} is damaged; the one before it is used.")
+        self._damaged = []
+        for _, path in reversed(self._found()):
+            content = _whole(path)
+            if content is None:
+                self._damaged.append(path)
                 continue
-            header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-            document = json.loads(header["__metadata__"]["evenhand"])
-            self._check(document)
-            return load(content), document["facts"]
+            with fitting(self.folder):
+                document = _document(content)
+                self._check(document)
+                tensors, facts = load(content), dict(document["facts"])
+            self.notes += [
+                f"Checkpoint {_parts(p)[0]} is damaged; the one before it is used." for p in self._damaged
+            ]
+            return tensors, facts
+        if self._damaged:
+            self.notes.append("No checkpoint could be read; starting over.")
         return None
+
+    def _tidy(self) -> None:
+        """Remove what is damaged, outdated, or was left half written by a process that was killed."""
+        for path in (*self._damaged, *self.folder.glob("*.partial")):
+            path.unlink(missing_ok=True)
+        self._damaged = []
+        for _, old in self._found()[:-_KEPT]:
+            old.unlink(missing_ok=True)
 
     def _check(self, document: Mapping[str, Any]) -> None:
         if document["format"] != FORMAT:
@@ -109,7 +124,7 @@ class Checkpoints:
         if not self.folder.is_dir():
             return []
         named = ((_NAME.fullmatch(path.name), path) for path in self.folder.iterdir())
-        return sorted((int(match[1]), path) for match, path in named if match)
+        return sorted((int(match[1]), path) for match, path in named if match and path.is_file())
 
 
 def _differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
@@ -128,10 +143,39 @@ def _differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str
     return found
 
 
-def _digest(path: Path) -> str:
+def _parts(path: Path) -> tuple[int, str]:
+    """Number and SHA-256 in a checkpoint's name."""
     match = _NAME.fullmatch(path.name)
     assert match is not None
-    return match[2]
+    return int(match[1]), match[2]
+
+
+def _whole(path: Path) -> bytes | None:
+    """The content, if it can be read and is what was written."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    return content if hashlib.sha256(content).hexdigest() == _parts(path)[1] else None
+
+
+def _document(content: bytes) -> dict[str, Any]:
+    """What `save` put beside the tensors: the header of a safetensors file is JSON after its length."""
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    return dict(json.loads(header["__metadata__"]["evenhand"]))
+
+
+@contextmanager
+def fitting(folder: Path) -> Iterator[None]:
+    """Whatever is wrong inside a file that is whole, the user hears of it in one sentence."""
+    try:
+        yield
+    except (InputError, MemoryError):
+        raise
+    except Exception as problem:
+        raise InputError(
+            f"{folder} holds a checkpoint that evenhand did not write; start over with --force."
+        ) from problem
 
 
 def write_whole(target: Path, content: bytes) -> None:
@@ -143,7 +187,7 @@ def write_whole(target: Path, content: bytes) -> None:
             sink.flush()
             os.fsync(sink.fileno())
         os.replace(partial, target)
-    except OSError:
+    except BaseException:
         partial.unlink(missing_ok=True)
         raise
     _sync_folder(target.parent)
@@ -178,11 +222,15 @@ def one_process(folder: Path) -> Iterator[None]:
             raise InputError(
                 f"another process is working in {folder}; wait for it or choose another."
             ) from None
-        yield
+        except OSError:  # a file system without locks
+            pass
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # where nothing came of it, no empty folder stays behind
+                folder.rmdir()
     finally:
         os.close(handle)
-        with suppress(OSError):  # where nothing came of it, no empty folder stays behind
-            folder.rmdir()
 
 
 class StopSignal:
