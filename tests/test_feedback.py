@@ -14,7 +14,7 @@ SETTINGS = eh.Settings(epochs=3, batch=256)
 
 @pytest.fixture(scope="module")
 def world() -> Simulation:
-    return eh.simulate(80, 60, 900, uniform_test=5, seed=1)
+    return eh.simulate(80, 60, 600, uniform_test=5, seed=1)
 
 
 def test_a_round_is_judged_against_the_truth(world: Simulation) -> None:

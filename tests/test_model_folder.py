@@ -60,11 +60,18 @@ def test_the_folder_holds_what_the_documentation_says(tmp_path: Path) -> None:
     assert config["seeds"] == [7, 3, 11]
     assert config["metrics"]["5"]["precision"]["mean"] == 0.25
     assert json.loads((tmp_path / "new/model/history.json").read_text())[0]["loss"] == [0.1, 0.2, 0.3]
-    # Others may read it: the umask decides, not the way it was written.
+
+
+def test_the_umask_decides_who_may_read_it(tmp_path: Path) -> None:
+    model("string").save(tmp_path / "m")
     (tmp_path / "plain").mkdir()
-    assert stat.S_IMODE((tmp_path / "new/model").stat().st_mode) == stat.S_IMODE(
-        (tmp_path / "plain").stat().st_mode
-    )
+    (tmp_path / "plain" / "file").touch()
+
+    def mode(path: Path) -> int:
+        return stat.S_IMODE(path.stat().st_mode)
+
+    assert mode(tmp_path / "m") == mode(tmp_path / "plain")
+    assert {mode(p) for p in (tmp_path / "m").iterdir()} == {mode(tmp_path / "plain" / "file")}
 
 
 def test_the_card_shows_results_and_how_to_load(tmp_path: Path) -> None:

@@ -253,7 +253,7 @@ def test_similar_refuses_what_it_cannot_answer(kind: str, item: object, k: int, 
 
 def test_a_near_id_is_found_in_a_large_catalogue() -> None:
     ids = pa.array(sorted(f"film-{i:06}" for i in range(60_000)))
-    with pytest.raises(InputError, match="did you mean .*'film-012345'"):
+    with pytest.raises(InputError, match=r"did you mean .*'film-012345'"):
         known_positions(["Film-12345"], ids[12_000:], "item")
 
 

@@ -105,3 +105,21 @@ def label_of(sampler: Sampler) -> str:
             ]
             return ":".join([method.name, *changed])
     return type(sampler).__name__
+
+
+def described(sampler: Sampler) -> dict[str, Any]:
+    """A sampler as JSON values; `from_description` makes it again."""
+    name = next((m.name for m in METHODS.values() if type(sampler) is m.sampler), type(sampler).__name__)
+    return {"method": name, "parameters": {f.name: getattr(sampler, f.name) for f in fields(sampler)}}
+
+
+def from_description(description: Mapping[str, Any]) -> Sampler:
+    """The sampler that `described` wrote down."""
+    name = description["method"]
+    if name not in METHODS:
+        raise unknown("method", name, METHODS)
+    parameters = {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in description["parameters"].items()
+    }
+    return METHODS[name].sampler(**parameters)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from evenhand.cli import compare, data, evaluate, export, methods, recommend, similar, train
+from evenhand.cli import compare, data, evaluate, export, methods, recommend, similar, train, update
 
 app = typer.Typer(
     name="evenhand",
@@ -19,6 +19,7 @@ app.command("train")(train.command)
 app.command("recommend")(recommend.command)
 app.command("similar")(similar.command)
 app.command("export")(export.command)
+app.command("update")(update.command)
 app.command("evaluate")(evaluate.command)
 app.command("methods")(methods.command)
 app.add_typer(data.app, name="data")

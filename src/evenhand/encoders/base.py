@@ -46,6 +46,9 @@ class Encoder(ABC):
 class Tables(nn.Module):
     """One learned vector a user and an item; called, it returns them as the model's vectors."""
 
+    propagates: bool = False
+    """Whether the model's vectors are something else than the tables."""
+
     def __init__(
         self, train: Interactions, dim: int, seeds: Sequence[int], device: torch.device | str
     ) -> None:

@@ -35,6 +35,8 @@ class LightGCN(Encoder):
 class Propagated(Tables):
     """Tables whose vectors are averaged over the graph; all replicas share each sparse product."""
 
+    propagates = True
+
     def __init__(
         self,
         train: Interactions,

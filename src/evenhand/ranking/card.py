@@ -70,7 +70,8 @@ def _lines(model: Model, name: str) -> Iterator[str]:
 
 def _data(model: Model) -> Iterator[tuple[str, Any]]:
     info = model.info
-    yield "source", info.get("data")
+    source = info.get("data")
+    yield "source", source.get("source") if isinstance(source, Mapping) else source
     yield "split", info.get("split")
     yield "fingerprint of all pairs", info.get("fingerprint")
 
@@ -96,7 +97,7 @@ def _section(title: str, entries: Iterator[tuple[str, Any]]) -> Iterator[str]:
 def _text(value: Any) -> str:
     """One line for any JSON value."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_text(inner)}" for key, inner in value.items() if inner is not None)
+        return ", ".join(f"{key}={_text(inner)}" for key, inner in value.items() if inner is not None)
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_text, value)) or "none"
     return " ".join((value if isinstance(value, str) else json.dumps(value)).split())

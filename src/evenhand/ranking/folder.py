@@ -154,8 +154,12 @@ def _write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
+    path.touch()
+    mode = path.stat().st_mode
     try:
         save_file(tensors, path)
+        # It makes the file readable to its owner alone, whatever the umask says.
+        path.chmod(mode)
     except SafetensorError as problem:
         # It hides the system's error, such as a full disk, in one of its own.
         raise OSError(str(problem)) from problem

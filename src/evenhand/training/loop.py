@@ -82,6 +82,19 @@ class Loop:
         with torch.no_grad():
             return self.model().detach()
 
+    def tensors(self, vectors: Vectors) -> tuple[Tensor, ...]:
+        """What is worth keeping of this moment: the vectors and, where they differ, the tables."""
+        return (*vectors, *self.model.raw().detach()) if self.model.propagates else tuple(vectors)
+
+    @torch.no_grad()
+    def start_from(self, tables: tuple[Tensor, Tensor]) -> None:
+        """Begin with these user and item tables [R, n, d] instead of random ones; nan rows stay random."""
+        for mine, given in zip(self.model.raw(), tables, strict=True):
+            if mine.shape != given.shape:
+                raise InputError(f"tables of shape {list(given.shape)} do not fit {list(mine.shape)}.")
+            given = given.to(mine.device)
+            mine.copy_(torch.where(given.isnan(), mine, given))
+
     def run_epoch(self, epoch: int, pause: Callable[[], bool] = lambda: False) -> EpochLog | None:
         """Run the epoch from where it stands; None if `pause` asked to stop after one of its steps."""
         order = keyed.permutations(self._keys(epoch, _ORDER), len(self._users))

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 import evenhand
 from evenhand.data.fingerprint import fingerprint
@@ -19,7 +20,8 @@ from evenhand.data.hot import HotRule
 from evenhand.data.splits import Split
 from evenhand.encoders import ENCODERS, Encoder, Vectors
 from evenhand.errors import InputError, RunError, StoppedError, unknown
-from evenhand.methods import contender, label_of
+from evenhand.methods import contender, described, label_of
+from evenhand.metrics.statistics import summarise
 from evenhand.ranking.model import Model, on_cpu
 from evenhand.samplers.base import Sampler
 from evenhand.training.checkpoint import Checkpoints, StopSignal
@@ -96,11 +98,13 @@ def train(
     on_epoch: OnEpoch | None = None,
     checkpoints: Path | None = None,
     resume: bool = False,
+    start: tuple[Tensor, Tensor] | None = None,
 ) -> Fit:
     """Train and judge under a protocol; see `fit` for the arguments.
 
     With a folder for `checkpoints`, `resume` goes on from the newest one there: the result is, on a CPU to
-    the last bit, that of a run that was never interrupted.
+    the last bit, that of a run that was never interrupted. `start` are tables to begin with instead of
+    random ones (nan rows stay random).
     """
     if protocol not in ("honest", "paper"):
         raise unknown("protocol", protocol, ("honest", "paper"))
@@ -119,6 +123,8 @@ def train(
     held_out = split.test if protocol == "paper" else split.validation
     with memory_errors_explained():
         loop = Loop(split.train, encoder, samplers, numbers, settings, where, hot=hot_mask, held_out=held_out)
+    if start is not None:
+        loop.start_from(start)
     selection, evaluator = _select(split, protocol, settings, hot_mask, ks, len(numbers))
     identity = {
         "data": {name: fingerprint(part) for name, part in split.parts().items()},
@@ -132,8 +138,8 @@ def train(
     saved = Checkpoints(checkpoints, identity) if checkpoints else None
     with exact_repeats(settings.deterministic), memory_errors_explained():
         history, seconds, notes = _train_epochs(loop, selection, evaluator, settings, saved, resume, on_epoch)
-    assert selection.vectors is not None
     chosen = Vectors(*on_cpu(selection.vectors))
+    results = _judge(split, selection, chosen, hot_mask, ks)
     model = Model(
         *chosen,
         known=split.consumed,
@@ -142,19 +148,27 @@ def train(
         info={
             "encoder": describe_encoder(encoder),
             "method": label_of(samplers[0]),
-            "samplers": [asdict(s) for s in samplers],
+            "sampler": described(samplers[0]),
             "settings": asdict(settings),
             "protocol": protocol,
             "split": split.description,
             "hot": rule.describe(),
             "chosen_epochs": [int(e) + 1 for e in selection.epoch],
+            "fingerprint": identity["data"],
             "versions": versions(where),
         },
         history=tuple(history),
+        metrics={
+            str(k): {
+                name: summarise([one.metrics[name] for one in found]).to_json() for name in found[0].metrics
+            }
+            for k, found in results.items()
+        },
+        tables=None if selection.tables is None else on_cpu(selection.tables),
     )
     return Fit(
         model=model,
-        results=_judge(split, selection, chosen, hot_mask, ks),
+        results=results,
         validation=tuple(selection.value.tolist()) if isinstance(selection, BestValidation) else None,
         epochs=tuple(int(e) + 1 for e in selection.epoch),
         seconds=seconds,
@@ -201,7 +215,7 @@ def _train_epochs(
                     raise StoppedError(_how_to_go_on(epoch, saved))
             vectors = loop.vectors()
             scored = evaluator(vectors) if evaluator else []
-            selection.see(epoch, scored, vectors)
+            selection.see(epoch, scored, loop.tensors(vectors))
             history.append(_record(epoch, log, scored, elapsed()))
             if on_epoch:
                 on_epoch(epoch + 1, settings.epochs, history[-1])

@@ -68,11 +68,22 @@ class Selection(ABC):
         """The best value seen of what is watched, per replica."""
         self.epoch = np.full(replicas, -1)
         """The epoch in which it was seen."""
-        self.vectors: Vectors | None = None
+        self.kept: tuple[Tensor, ...] = ()
+        """Of each replica's chosen epoch: the vectors and, where they differ, the tables; [R, …] each."""
 
     @abstractmethod
-    def see(self, epoch: int, scored: Sequence[dict[int, UserMetrics]], vectors: Vectors) -> None:
-        """Take note of an epoch."""
+    def see(self, epoch: int, scored: Sequence[dict[int, UserMetrics]], tensors: Sequence[Tensor]) -> None:
+        """Take note of an epoch; `tensors` are what to keep of it where it is the best so far."""
+
+    @property
+    def vectors(self) -> Vectors:
+        """User and item vectors of the chosen epochs."""
+        return Vectors(*self.kept[:2])
+
+    @property
+    def tables(self) -> tuple[Tensor, Tensor] | None:
+        """The learned tables below the vectors; None where the vectors are the tables."""
+        return (self.kept[2], self.kept[3]) if len(self.kept) == 4 else None
 
     @property
     def finished(self) -> bool:
@@ -82,22 +93,20 @@ class Selection(ABC):
     def state(self) -> dict[str, Tensor]:
         """All of it as tensors, for a checkpoint."""
         named = {"value": torch.from_numpy(self.value), "epoch": torch.from_numpy(self.epoch)}
-        if self.vectors is not None:
-            named |= {"users": self.vectors.users, "items": self.vectors.items}
-        return named
+        return named | {f"kept.{i}": tensor for i, tensor in enumerate(self.kept)}
 
     def load_state(self, state: dict[str, Tensor], device: torch.device) -> None:
         self.value, self.epoch = state["value"].numpy(), state["epoch"].numpy()
-        if "users" in state:
-            self.vectors = Vectors(state["users"].to(device), state["items"].to(device))
+        count = sum(name.startswith("kept.") for name in state)
+        self.kept = tuple(state[f"kept.{i}"].to(device) for i in range(count))
 
-    def keep(self, epoch: int, value: np.ndarray, better: np.ndarray, vectors: Vectors) -> None:
+    def keep(self, epoch: int, value: np.ndarray, better: np.ndarray, tensors: Sequence[Tensor]) -> None:
         self.value = np.where(better, value, self.value)
         self.epoch = np.where(better, epoch, self.epoch)
-        if self.vectors is None:
-            self.vectors = Vectors(vectors.users.clone(), vectors.items.clone())
+        if not self.kept:
+            self.kept = tuple(tensor.clone() for tensor in tensors)
             return
-        for mine, new in zip(self.vectors, vectors, strict=True):
+        for mine, new in zip(self.kept, tensors, strict=True):
             for r in np.flatnonzero(better):
                 mine[r] = new[r]
 
@@ -110,9 +119,9 @@ class BestValidation(Selection):
         self.patience, self.k = patience, k
         self.done = np.zeros(replicas, dtype=bool)
 
-    def see(self, epoch: int, scored: Sequence[dict[int, UserMetrics]], vectors: Vectors) -> None:
+    def see(self, epoch: int, scored: Sequence[dict[int, UserMetrics]], tensors: Sequence[Tensor]) -> None:
         value = np.array([one[self.k].mean("ndcg") for one in scored])
-        self.keep(epoch, value, (value > self.value) & ~self.done, vectors)
+        self.keep(epoch, value, (value > self.value) & ~self.done, tensors)
         if self.patience is not None:
             self.done |= epoch - self.epoch >= self.patience
 
@@ -140,7 +149,7 @@ class BestTest(Selection):
         self._at_best_precision: list[dict[int, UserMetrics]] = [{} for _ in range(replicas)]
         self._best: list[dict[int, dict[str, float]]] = [{k: {} for k in ks} for _ in range(replicas)]
 
-    def see(self, epoch: int, scored: Sequence[dict[int, UserMetrics]], vectors: Vectors) -> None:
+    def see(self, epoch: int, scored: Sequence[dict[int, UserMetrics]], tensors: Sequence[Tensor]) -> None:
         for r, one in enumerate(scored):
             for k in self.ks:
                 best, now = self._best[r][k], one[k]
@@ -150,7 +159,7 @@ class BestTest(Selection):
                     for name in names:
                         best[name] = pick(best.get(name, now.mean(name)), now.mean(name))
         value = np.array([one[self.ks[0]].mean("precision") for one in scored])
-        self.keep(epoch, value, value > self.value, vectors)
+        self.keep(epoch, value, value > self.value, tensors)
 
     def state(self) -> dict[str, Tensor]:
         named = super().state()
@@ -190,5 +199,5 @@ class BestTest(Selection):
 class LastEpoch(Selection):
     """No held-out part to choose on: the last epoch counts."""
 
-    def see(self, epoch: int, scored: Sequence[dict[int, UserMetrics]], vectors: Vectors) -> None:
-        self.keep(epoch, self.value, np.ones(len(self.value), dtype=bool), vectors)
+    def see(self, epoch: int, scored: Sequence[dict[int, UserMetrics]], tensors: Sequence[Tensor]) -> None:
+        self.keep(epoch, self.value, np.ones(len(self.value), dtype=bool), tensors)
