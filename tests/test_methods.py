@@ -41,9 +41,15 @@ def test_parses(text: str, sampler: Sampler) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("auc", "unknown method 'auc'; did you mean 'auc-ns'? Known: auc-ns, dns, fairstatic, pns, rns."),
-        ("DNS", "unknown method 'DNS'; did you mean 'dns'? Known: auc-ns, dns, fairstatic, pns, rns."),
-        ("xyzzy", "unknown method 'xyzzy'; Known: auc-ns, dns, fairstatic, pns, rns."),
+        (
+            "auc",
+            "unknown method 'auc'; did you mean 'auc-ns'? Known: auc-ns, dns, fairstatic, ips-cn, pns, rns, samreg.",
+        ),
+        (
+            "DNS",
+            "unknown method 'DNS'; did you mean 'dns'? Known: auc-ns, dns, fairstatic, ips-cn, pns, rns, samreg.",
+        ),
+        ("xyzzy", "unknown method 'xyzzy'; Known: auc-ns, dns, fairstatic, ips-cn, pns, rns, samreg."),
         (
             "dns:candidate=2",
             "unknown parameter of 'dns' 'candidate'; did you mean 'candidates'? Known: candidates.",

@@ -80,7 +80,7 @@ def loop(
 def after(epochs: int, running: Loop) -> Vectors:
     for epoch in range(epochs):
         running.run_epoch(epoch)
-    return running.vectors()
+    return running.finals()[0]
 
 
 def spied(running: Loop) -> list[tuple[Batch, Tensor]]:
@@ -189,8 +189,8 @@ def test_an_epoch_is_bpr_with_adam(negatives: int) -> None:
         loss.backward()
         adam.step()
         losses.append(loss.item())
-    torch.testing.assert_close(running.vectors().users[0].double(), users.detach(), atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(running.vectors().items[0].double(), items.detach(), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(running.finals()[0].users[0].double(), users.detach(), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(running.finals()[0].items[0].double(), items.detach(), atol=1e-5, rtol=1e-4)
     assert log_of_epoch.loss[0] == pytest.approx(np.mean(losses), rel=1e-5)
 
 
@@ -234,8 +234,8 @@ def test_milestones_lower_the_rate() -> None:
     log, _ = checkerboard(4, 6)
     running = loop(log, UniformSampler(), [0], Settings(lr=0.1, milestones=(1, 3)))
     rates: list[float] = []
-    step = running.adam.step
-    running.adam.step = lambda lr: (rates.append(lr), step(lr))[1]  # type: ignore[method-assign]
+    step = running.optimisers[0].step
+    running.optimisers[0].step = lambda lr: (rates.append(lr), step(lr))[1]  # type: ignore[method-assign]
     for epoch in range(4):
         running.run_epoch(epoch)
     assert rates == pytest.approx([0.1, 0.01, 0.01, 0.001])

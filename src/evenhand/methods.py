@@ -7,8 +7,10 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from evenhand.errors import InputError, unknown
+from evenhand.objectives import BPR, IPS, Objective, Reg
 from evenhand.samplers import (
     AUCSampler,
+    BalancedSampler,
     DynamicSampler,
     GroupSampler,
     PopularitySampler,
@@ -19,16 +21,17 @@ from evenhand.samplers import (
 
 @dataclass(frozen=True)
 class Method:
-    """A row of a comparison table."""
+    """A row of a comparison table: a way to choose negatives, and a loss."""
 
     name: str
     sampler: type[Sampler]
     summary: str
     source: str
+    objective: type[Objective] = BPR
 
     def parameters(self) -> dict[str, Any]:
-        """Parameter names and their defaults."""
-        return {f.name: f.default for f in fields(self.sampler)}
+        """Parameter names and their defaults, the sampler's and the objective's."""
+        return {f.name: f.default for part in (self.sampler, self.objective) for f in fields(part)}
 
 
 METHODS: Mapping[str, Method] = {
@@ -38,6 +41,16 @@ METHODS: Mapping[str, Method] = {
         Method("pns", PopularitySampler, "negatives ∝ popularity^0.75", "Mikolov et al. 2013"),
         Method("dns", DynamicSampler, "the hardest of a few random negatives", "Zhang et al. 2013"),
         Method("fairstatic", GroupSampler, "negatives by group shares, hot and cold", "Chen et al. 2023"),
+        Method(
+            "ips-cn",
+            UniformSampler,
+            "positives weigh by clipped inverse popularity",
+            "Gruson et al. 2019",
+            IPS,
+        ),
+        Method(
+            "samreg", BalancedSampler, "balanced pairs, popularity decorrelated", "Boratto et al. 2021", Reg
+        ),
         Method("auc-ns", AUCSampler, "the negative that most raises the partial AUC", "Liu et al. 2023"),
     )
 }
@@ -45,11 +58,12 @@ METHODS: Mapping[str, Method] = {
 
 @dataclass(frozen=True)
 class Contender:
-    """A method as asked for: its label, and the sampler with all parameters filled in."""
+    """A method as asked for: its label, and sampler and objective with all parameters filled in."""
 
     label: str
     method: str
     sampler: Sampler
+    objective: Objective = BPR()  # noqa: RUF009  (frozen and without parameters)
 
 
 def contender(text: str, shared: Mapping[str, Any] | None = None) -> Contender:
@@ -78,10 +92,19 @@ def contender(text: str, shared: Mapping[str, Any] | None = None) -> Contender:
             )
         values[key] = parse_value(key, value)
     try:
-        return Contender(text.strip(), name, method.sampler(**values))
+        return Contender(
+            text.strip(),
+            name,
+            method.sampler(**_of(method.sampler, values)),
+            method.objective(**_of(method.objective, values)),
+        )
     except TypeError:
         words = [f"{key}={value}" for key, value in values.items() if isinstance(value, str)]
         raise InputError(f"'{text}': {', '.join(words) or 'a value'} is not a number.") from None
+
+
+def _of(part: type[Sampler] | type[Objective], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {f.name: values[f.name] for f in fields(part) if f.name in values}
 
 
 def parse_value(key: str, text: str) -> Any:
@@ -97,7 +120,7 @@ def parse_value(key: str, text: str) -> Any:
 def label_of(sampler: Sampler) -> str:
     """The method's name for a sampler object, with the parameters that differ from its defaults."""
     for method in METHODS.values():
-        if type(sampler) is method.sampler:
+        if type(sampler) is method.sampler and method.objective is BPR:
             changed = [
                 f"{name}={getattr(sampler, name)}"
                 for name, default in method.parameters().items()
@@ -107,19 +130,15 @@ def label_of(sampler: Sampler) -> str:
     return type(sampler).__name__
 
 
-def described(sampler: Sampler) -> dict[str, Any]:
-    """A sampler as JSON values; `from_description` makes it again."""
-    name = next((m.name for m in METHODS.values() if type(sampler) is m.sampler), type(sampler).__name__)
-    return {"method": name, "parameters": {f.name: getattr(sampler, f.name) for f in fields(sampler)}}
+def described(part: Sampler | Objective) -> dict[str, Any]:
+    """A sampler or an objective as JSON values; `from_description` makes it again."""
+    return {"kind": type(part).__name__, **{f.name: getattr(part, f.name) for f in fields(part)}}
 
 
-def from_description(description: Mapping[str, Any]) -> Sampler:
-    """The sampler that `described` wrote down."""
-    name = description["method"]
-    if name not in METHODS:
-        raise unknown("method", name, METHODS)
-    parameters = {
-        key: tuple(value) if isinstance(value, list) else value
-        for key, value in description["parameters"].items()
-    }
-    return METHODS[name].sampler(**parameters)
+def from_description(description: Mapping[str, Any]) -> Any:
+    """The sampler or objective that `described` wrote down."""
+    kinds = {part.__name__: part for m in METHODS.values() for part in (m.sampler, m.objective)}
+    values = {k: tuple(v) if isinstance(v, list) else v for k, v in description.items() if k != "kind"}
+    if description["kind"] not in kinds:
+        raise unknown("kind of sampler or objective", description["kind"], kinds)
+    return kinds[description["kind"]](**values)

@@ -68,6 +68,7 @@ def command(
                 on_epoch=on_epoch,
                 checkpoints=checkpoints,
                 resume=resume,
+                objective=one.objective,
             )
         final = fitted.model
         if refit:
@@ -80,6 +81,7 @@ def command(
                     plan.settings,
                     device=training.device,
                     on_epoch=on_epoch,
+                    objective=one.objective,
                 )
         replace(final, info={**final.info, "data": plan.data}).save(out, force=True)
     rows = rows_of(one, plan.encoder, fitted.results)

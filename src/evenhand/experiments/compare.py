@@ -137,6 +137,7 @@ def compare(
             on_epoch=progress(one.label) if progress else None,
             checkpoints=checkpoints / f"{place:02d}" if checkpoints else None,
             resume=resume,
+            objective=one.objective,
         )
         for name, part in (other_tests or {}).items():
             evaluator = Evaluator(part, split.consumed, rule.mask(split), ks)

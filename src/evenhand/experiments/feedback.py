@@ -1,4 +1,4 @@
-"""The feedback loop the paper warns of, made visible: recommend, let users choose, retrain, and look again."""
+"""The feedback loop the paper warns of, made visible: recommend, let users choose, retrain, look again."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Ways to choose training negatives, one file each; `auc` is the paper's."""
 
 from evenhand.samplers.auc import AUCSampler
+from evenhand.samplers.balanced import BalancedSampler
 from evenhand.samplers.base import BoundSampler, Sampler, bind
 from evenhand.samplers.dynamic import DynamicSampler
 from evenhand.samplers.group import GroupSampler
@@ -9,6 +10,7 @@ from evenhand.samplers.uniform import UniformSampler
 
 __all__ = [
     "AUCSampler",
+    "BalancedSampler",
     "BoundSampler",
     "DynamicSampler",
     "GroupSampler",

@@ -21,44 +21,42 @@ class Adam:
         self.weight_decay = weight_decay
         self.mean = [torch.zeros_like(p) for p in self.parameters]
         self.square = [torch.zeros_like(p) for p in self.parameters]
-        self.steps = torch.zeros((), device=self.parameters[0].device)
+        self.steps = [torch.zeros((), device=p.device) for p in self.parameters]
 
     @torch.no_grad()
     def step(self, lr: float) -> None:
-        """Move along the gradients that `backward` left, and forget them."""
-        gradients = [p.grad for p in self.parameters if p.grad is not None]
-        parameters = _slices(self.parameters)
-        adam(
-            parameters,
-            _slices(gradients),
-            _slices(self.mean),
-            _slices(self.square),
-            max_exp_avg_sqs=[],
-            # The fused update moves a counter for each slice; theirs are copies of the one that counts.
-            state_steps=[self.steps.clone() for _ in parameters],
-            fused=True,
-            amsgrad=False,
-            beta1=0.9,
-            beta2=0.999,
-            lr=lr,
-            weight_decay=self.weight_decay,
-            eps=1e-8,
-            maximize=False,
-        )
-        self.steps += 1
-        for p in self.parameters:
-            p.grad = None
+        """Move along the gradients that `backward` left, and forget them; without one nothing moves."""
+        for i, parameter in enumerate(self.parameters):
+            gradient = parameter.grad
+            if gradient is None:
+                continue
+            replicas = list(parameter.unbind(0))
+            adam(
+                replicas,
+                list(gradient.unbind(0)),
+                list(self.mean[i].unbind(0)),
+                list(self.square[i].unbind(0)),
+                max_exp_avg_sqs=[],
+                # The fused update moves a counter for each replica; theirs are copies of the one that counts.
+                state_steps=[self.steps[i].clone() for _ in replicas],
+                fused=True,
+                amsgrad=False,
+                beta1=0.9,
+                beta2=0.999,
+                lr=lr,
+                weight_decay=self.weight_decay,
+                eps=1e-8,
+                maximize=False,
+            )
+            self.steps[i] += 1
+            parameter.grad = None
 
     def state(self) -> dict[str, Tensor]:
-        named = {"steps": self.steps}
-        for i, (mean, square) in enumerate(zip(self.mean, self.square, strict=True)):
-            named |= {f"mean.{i}": mean, f"square.{i}": square}
+        named: dict[str, Tensor] = {}
+        for i, (mean, square, steps) in enumerate(zip(self.mean, self.square, self.steps, strict=True)):
+            named |= {f"mean.{i}": mean, f"square.{i}": square, f"steps.{i}": steps}
         return named
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         for name, mine in self.state().items():
             mine.copy_(state[name])
-
-
-def _slices(tensors: Iterable[Tensor]) -> list[Tensor]:
-    return [replica for tensor in tensors for replica in tensor.unbind(0)]

@@ -17,7 +17,7 @@ from evenhand import keyed
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Encoder, Vectors
 from evenhand.errors import InputError, RunError
-from evenhand.objectives.bpr import bpr
+from evenhand.objectives import BPR, Objective, Scored
 from evenhand.samplers.base import Batch, BoundSampler, Sampler, bind, check_together, rows
 from evenhand.training.adam import Adam
 from evenhand.training.settings import Settings
@@ -53,11 +53,18 @@ class Loop:
         *,
         hot: np.ndarray,
         held_out: Interactions | None = None,
+        objective: Objective | None = None,
     ) -> None:
+        objective = objective or BPR()
         self.settings, self.seeds, self.device = settings, tuple(seeds), device
         self.samplers = _bind(samplers, train, device)
         self.model = encoder.start(train, seeds, device)
-        self.adam = Adam(self.model.parameters(), settings.weight_decay)
+        self.loss = objective.start(train, self.model, seeds)
+        self.negatives = settings.negatives or objective.negatives
+        self.optimisers = [
+            Adam(self.model.parameters(), settings.weight_decay),
+            Adam(self.loss.parameters(), settings.weight_decay if self.loss.decays else 0.0),
+        ]
         self.step = 0
         """The next batch of the epoch; not 0 where an epoch was interrupted."""
         self.tally = torch.zeros(3, len(self.seeds), dtype=torch.float64, device=device)
@@ -78,9 +85,10 @@ class Loop:
         whole, rest = divmod(len(self._users), self.settings.batch)
         return max(1, whole if self.settings.drop_last else whole + (rest > 0))
 
-    def vectors(self) -> Vectors:
+    def finals(self) -> tuple[Vectors, ...]:
+        """The model's vectors as the objective wants them in the end; several where validation picks one."""
         with torch.no_grad():
-            return self.model().detach()
+            return tuple(v.detach() for v in self.loss.finals(self.model()))
 
     def tensors(self, vectors: Vectors) -> tuple[Tensor, ...]:
         """What is worth keeping of this moment: the vectors and, where they differ, the tables."""
@@ -101,6 +109,7 @@ class Loop:
         own = keyed.hashes(self._keys(epoch, _OWN), self.steps)
         shared = keyed.hashes(self._keys(epoch, _SHARED), self.steps)
         lr = self.settings.lr_at(epoch)
+        self.loss.begin_epoch(epoch)
         while self.step < self.steps:
             begin = self.step * self.settings.batch
             chosen = order[:, begin : begin + self.settings.batch]
@@ -125,12 +134,20 @@ class Loop:
         """One batch of every replica; returns loss, hot share and false share [3, R]."""
         vectors = self.model()
         negatives = self._choose(vectors, users, positives, own, shared)
-        user = rows(vectors.users, users)
-        positive = (user * rows(vectors.items, positives)).sum(-1)
-        negative = (user.unsqueeze(2) * rows(vectors.items, negatives)).sum(-1)
-        loss = _each(bpr, positive, negative)
+        self.loss.prepare(self.model)
+        batch = Scored(
+            replicas=slice(0, len(self.seeds)),
+            users=users,
+            positives=positives,
+            negatives=negatives,
+            user=rows(vectors.users, users),
+            positive=rows(vectors.items, positives),
+            negative=rows(vectors.items, negatives),
+        )
+        loss = self.loss(batch) if users.is_cuda else torch.cat([self.loss(one) for one in batch.each()])
         loss.sum().backward()
-        self.adam.step(lr)
+        for optimiser in self.optimisers:
+            optimiser.step(lr)
         with torch.no_grad():
             return torch.stack([loss.detach().double(), *self._diagnose(users, negatives)])
 
@@ -138,7 +155,7 @@ class Loop:
     def _choose(
         self, vectors: Vectors, users: Tensor, positives: Tensor, own: Tensor, shared: Tensor
     ) -> Tensor:
-        n = self.settings.negatives
+        n = self.negatives
         seen = self.model.raw() if self.settings.sampler_scores == "raw" else vectors
         first = self.samplers[0]
         batch = Batch(
@@ -171,7 +188,9 @@ class Loop:
     def state(self) -> dict[str, Tensor]:
         """All that a resumed run needs to go on as if it had never stopped."""
         named = {f"model.{name}": p.detach() for name, p in self.model.named_parameters()}
-        named |= {f"adam.{name}": value for name, value in self.adam.state().items()}
+        named |= {f"loss.{name}": p.detach() for name, p in self.loss.named_parameters()}
+        for i, optimiser in enumerate(self.optimisers):
+            named |= {f"adam.{i}.{name}": value for name, value in optimiser.state().items()}
         for r, sampler in enumerate(self.samplers):
             named |= {f"sampler.{r}.{name}": value for name, value in sampler.state().items()}
         return named | {"tally": self.tally}
@@ -180,26 +199,22 @@ class Loop:
     def load_state(self, state: dict[str, Tensor], step: int) -> None:
         for name, parameter in self.model.named_parameters():
             parameter.copy_(state[f"model.{name}"])
-        self.adam.load_state(under("adam.", state))
+        for name, parameter in self.loss.named_parameters():
+            parameter.copy_(state[f"loss.{name}"])
+        for i, optimiser in enumerate(self.optimisers):
+            optimiser.load_state(under(f"adam.{i}.", state))
         for r, sampler in enumerate(self.samplers):
             sampler.load_state(under(f"sampler.{r}.", state))
         self.tally.copy_(state["tally"])
         self.step = step
 
 
-def _each(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
-    """The function over all replicas: at once on a GPU, one by one on a CPU.
-
-    On a CPU torch rounds the tail of an array otherwise than its body, so that taken at once a replica's
-    last digits would depend on how many there are.
-    """
-    if inputs[0].is_cuda:
-        return function(*inputs)
-    return torch.cat([function(*one) for one in zip(*(x.split(1) for x in inputs), strict=True)])
-
-
 def _bind(samplers: Sequence[Sampler], train: Interactions, device: torch.device) -> list[BoundSampler]:
-    """One bound sampler for all replicas on a GPU, one for each on a CPU (see `_each`), shared by equals."""
+    """One bound sampler for all replicas on a GPU, one for each on a CPU, shared by equals.
+
+    On a CPU torch rounds the tail of an array otherwise than its body. Choices and losses are therefore
+    computed one replica at a time: taken at once, its last digits would depend on how many there are.
+    """
     if device.type == "cuda":
         return [bind(samplers, train, device)]
     check_together(samplers)

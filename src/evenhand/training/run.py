@@ -22,6 +22,8 @@ from evenhand.encoders import ENCODERS, Encoder, Vectors
 from evenhand.errors import InputError, RunError, StoppedError, unknown
 from evenhand.methods import contender, described, label_of
 from evenhand.metrics.statistics import summarise
+from evenhand.metrics.users import UserMetrics
+from evenhand.objectives import BPR, Objective
 from evenhand.ranking.model import Model, on_cpu
 from evenhand.samplers.base import Sampler
 from evenhand.training.checkpoint import Checkpoints, StopSignal
@@ -99,6 +101,7 @@ def train(
     checkpoints: Path | None = None,
     resume: bool = False,
     start: tuple[Tensor, Tensor] | None = None,
+    objective: Objective | None = None,
 ) -> Fit:
     """Train and judge under a protocol; see `fit` for the arguments.
 
@@ -116,13 +119,25 @@ def train(
         raise InputError("seeds must be at least one, and all different.")
     encoder = resolve_encoder(encoder)
     samplers = _resolve_samplers(method, len(numbers))
+    if objective is None:
+        objective = contender(method).objective if isinstance(method, str) else BPR()
     settings = (settings or Settings()).under(protocol)
     rule = HotRule.parse(hot or protocol)
     hot_mask = rule.mask(split)
 
     held_out = split.test if protocol == "paper" else split.validation
     with memory_errors_explained():
-        loop = Loop(split.train, encoder, samplers, numbers, settings, where, hot=hot_mask, held_out=held_out)
+        loop = Loop(
+            split.train,
+            encoder,
+            samplers,
+            numbers,
+            settings,
+            where,
+            hot=hot_mask,
+            held_out=held_out,
+            objective=objective,
+        )
     if start is not None:
         loop.start_from(start)
     selection, evaluator = _select(split, protocol, settings, hot_mask, ks, len(numbers))
@@ -130,6 +145,7 @@ def train(
         "data": {name: fingerprint(part) for name, part in split.parts().items()},
         "encoder": describe_encoder(encoder),
         "method": [repr(s) for s in samplers],
+        "objective": repr(objective),
         "settings": asdict(settings),
         "seeds": list(numbers),
         "protocol": [protocol, list(ks), rule.describe()],
@@ -147,8 +163,9 @@ def train(
         best=int(np.argmax(selection.value)),
         info={
             "encoder": describe_encoder(encoder),
-            "method": label_of(samplers[0]),
+            "method": method if isinstance(method, str) else label_of(samplers[0]),
             "sampler": described(samplers[0]),
+            "objective": described(objective),
             "settings": asdict(settings),
             "protocol": protocol,
             "split": split.description,
@@ -213,8 +230,7 @@ def _train_epochs(
                     save()
                 if stop():
                     raise StoppedError(_how_to_go_on(epoch, saved))
-            vectors = loop.vectors()
-            scored = evaluator(vectors) if evaluator else []
+            vectors, scored = _best_final(loop.finals(), evaluator, selection)
             selection.see(epoch, scored, loop.tensors(vectors))
             history.append(_record(epoch, log, scored, elapsed()))
             if on_epoch:
@@ -225,6 +241,24 @@ def _train_epochs(
             if stop() and not last:
                 raise StoppedError(_how_to_go_on(epoch + 1, saved))
     return history, elapsed(), tuple(saved.notes) if saved else ()
+
+
+def _best_final(
+    finals: Sequence[Vectors], evaluator: Evaluator | None, selection: Selection
+) -> tuple[Vectors, list[dict[int, UserMetrics]]]:
+    """Where the objective offers several models, the one that each replica does best with."""
+    if evaluator is None:
+        return finals[0], []
+    scored = [evaluator(vectors) for vectors in finals]
+    if len(finals) == 1:
+        return finals[0], scored[0]
+    winner = np.argmax([selection.measure(one) for one in scored], axis=0)
+    return (
+        Vectors(
+            *(torch.stack([side[w][r] for r, w in enumerate(winner)]) for side in zip(*finals, strict=True))
+        ),
+        [scored[w][r] for r, w in enumerate(winner)],
+    )
 
 
 @contextmanager
@@ -256,6 +290,7 @@ def refitted(
     *,
     device: str = "auto",
     on_epoch: OnEpoch | None = None,
+    objective: Objective | None = None,
 ) -> Model:
     """A model for production: trained on every part, for as many epochs as were best on average."""
     everything = split.train.union(split.validation, split.test)
@@ -264,7 +299,9 @@ def refitted(
     settings = replace(settings or Settings(), epochs=max(1, round(float(np.mean(fitted.epochs)))))
     best = fitted.model.seeds[fitted.model.best]
     sampler = method if isinstance(method, (str, Sampler)) else method[fitted.model.best]
-    return train(whole, encoder, sampler, [best], settings, device=device, on_epoch=on_epoch).model
+    return train(
+        whole, encoder, sampler, [best], settings, device=device, on_epoch=on_epoch, objective=objective
+    ).model
 
 
 def resolve_encoder(encoder: str | Encoder) -> Encoder:

@@ -75,6 +75,10 @@ class Selection(ABC):
     def see(self, epoch: int, scored: Sequence[dict[int, UserMetrics]], tensors: Sequence[Tensor]) -> None:
         """Take note of an epoch; `tensors` are what to keep of it where it is the best so far."""
 
+    def measure(self, scored: Sequence[dict[int, UserMetrics]]) -> np.ndarray:
+        """float64 [R]: what is watched; larger is better."""
+        return np.zeros(len(scored))
+
     @property
     def vectors(self) -> Vectors:
         """User and item vectors of the chosen epochs."""
@@ -119,8 +123,11 @@ class BestValidation(Selection):
         self.patience, self.k = patience, k
         self.done = np.zeros(replicas, dtype=bool)
 
+    def measure(self, scored: Sequence[dict[int, UserMetrics]]) -> np.ndarray:
+        return np.array([one[self.k].mean("ndcg") for one in scored])
+
     def see(self, epoch: int, scored: Sequence[dict[int, UserMetrics]], tensors: Sequence[Tensor]) -> None:
-        value = np.array([one[self.k].mean("ndcg") for one in scored])
+        value = self.measure(scored)
         self.keep(epoch, value, (value > self.value) & ~self.done, tensors)
         if self.patience is not None:
             self.done |= epoch - self.epoch >= self.patience
@@ -149,6 +156,9 @@ class BestTest(Selection):
         self._at_best_precision: list[dict[int, UserMetrics]] = [{} for _ in range(replicas)]
         self._best: list[dict[int, dict[str, float]]] = [{k: {} for k in ks} for _ in range(replicas)]
 
+    def measure(self, scored: Sequence[dict[int, UserMetrics]]) -> np.ndarray:
+        return np.array([one[self.ks[0]].mean("precision") for one in scored])
+
     def see(self, epoch: int, scored: Sequence[dict[int, UserMetrics]], tensors: Sequence[Tensor]) -> None:
         for r, one in enumerate(scored):
             for k in self.ks:
@@ -158,7 +168,7 @@ class BestTest(Selection):
                 for names, pick in ((self.RISING, max), (self.FALLING, min)):
                     for name in names:
                         best[name] = pick(best.get(name, now.mean(name)), now.mean(name))
-        value = np.array([one[self.ks[0]].mean("precision") for one in scored])
+        value = self.measure(scored)
         self.keep(epoch, value, value > self.value, tensors)
 
     def state(self) -> dict[str, Tensor]:

@@ -34,8 +34,8 @@ class Settings:
     """L2 coupled into Adam's gradient, on every parameter at every step."""
     milestones: tuple[int, ...] = ()
     """After these epochs the learning rate falls to a tenth."""
-    negatives: int = 1
-    """Negatives per positive."""
+    negatives: int | None = None
+    """Negatives per positive; None leaves it to the objective, most of which want one."""
     patience: int | None = 10
     """Stop a replica after this many epochs without a better validation NDCG@10; None trains all epochs."""
     drop_last: bool = False
@@ -48,6 +48,8 @@ class Settings:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch", "negatives"):
             value = getattr(self, name)
+            if name == "negatives" and value is None:
+                continue
             if not isinstance(value, int) or value < 1:
                 raise InputError(f"{name} must be a whole number of at least 1, not {value}.")
         if not 0 < self.lr < math.inf:

@@ -45,7 +45,7 @@ def updated(
     try:
         encoder_values = dict(info["encoder"])
         encoder = ENCODERS[encoder_values.pop("name")](**encoder_values)
-        sampler = from_description(info["sampler"])
+        sampler, objective = (from_description(info[part]) for part in ("sampler", "objective"))
         known_settings = {f.name for f in fields(Settings)}
         values: dict[str, Any] = {k: v for k, v in info["settings"].items() if k in known_settings}
     except (KeyError, TypeError) as problem:
@@ -76,6 +76,7 @@ def updated(
         device=device,
         on_epoch=on_epoch,
         start=start,
+        objective=objective,
     )
     return replace(fitted, notes=(*notes, *fitted.notes))
 

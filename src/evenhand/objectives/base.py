@@ -1,0 +1,100 @@
+"""What an objective is: a loss over positives and negatives, with whatever it learns beside the encoder.
+
+The parameters (`Objective`) are plain values. `start` makes the running loss: extra parameters for R
+replicas, phases, and what becomes of the vectors at the end, so that the training loop has no special cases.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from evenhand.data.interactions import Interactions
+from evenhand.encoders.base import Tables, Vectors
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One batch as an objective sees it: some replicas, B positives each, n negatives for each positive."""
+
+    replicas: slice
+    """Which replicas these are, to index parameters [R, …] of the objective's own."""
+    users: Tensor
+    """int64 [r, B]"""
+    positives: Tensor
+    """int64 [r, B]"""
+    negatives: Tensor
+    """int64 [r, B, n]"""
+    user: Tensor
+    """[r, B, d]: the users' vectors, with gradient; so are the next two."""
+    positive: Tensor
+    """[r, B, d]"""
+    negative: Tensor
+    """[r, B, n, d]"""
+
+    @property
+    def s_positive(self) -> Tensor:
+        """[r, B]: scores of the positives."""
+        return (self.user * self.positive).sum(-1)
+
+    @property
+    def s_negative(self) -> Tensor:
+        """[r, B, n]: scores of the negatives."""
+        return (self.user.unsqueeze(2) * self.negative).sum(-1)
+
+    def each(self) -> list[Scored]:
+        """The same batch, one replica at a time."""
+        names = [f.name for f in fields(self) if f.name != "replicas"]
+        return [
+            replace(self, replicas=slice(r, r + 1), **{n: getattr(self, n)[r : r + 1] for n in names})
+            for r in range(len(self.users))
+        ]
+
+
+@dataclass(frozen=True)
+class Objective(ABC):
+    """What training minimises. Subclasses add parameters and check them in `__post_init__`."""
+
+    negatives: ClassVar[int] = 1
+    """How many negatives a positive wants, unless the settings say otherwise."""
+
+    @abstractmethod
+    def start(self, train: Interactions, model: Tables, seeds: Sequence[int]) -> Loss:
+        """The running loss for one replica a seed, on the model's device."""
+
+
+class Loss(nn.Module, ABC):
+    """An objective at work. Its parameters, if any, have the replicas in front: [R, …]."""
+
+    decays: bool = True
+    """Whether weight decay acts on this loss's own parameters."""
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Called before each epoch, counted from 0, for objectives that work in phases."""
+
+    def prepare(self, model: Tables) -> None:
+        """Called once a step, before the loss, for what is computed for all replicas at once."""
+
+    @abstractmethod
+    def forward(self, batch: Scored) -> Tensor:
+        """[r]: the loss of each replica in the batch."""
+
+    def finals(self, vectors: Vectors) -> tuple[Vectors, ...]:
+        """What the vectors become in the end: one model, or several of which validation picks one."""
+        return (vectors,)
+
+
+def normal(shape: tuple[int, ...], seeds: Sequence[int], salt: int, std: float) -> Tensor:
+    """N(0, std²) [R, *shape], each replica from its own seed; drawn on the CPU, alike for all devices."""
+    from evenhand import keyed
+
+    drawn = [
+        torch.randn(shape, generator=torch.Generator().manual_seed(keyed.key(seed, salt) & (2**63 - 1)))
+        for seed in seeds
+    ]
+    return torch.stack(drawn) * std
