@@ -59,7 +59,7 @@ def test_parses(text: str, sampler: Sampler) -> None:
         ("dns:candidates=0", "candidates must be a whole number of at least 1, not 0."),
         ("dns:candidates=2.5", "candidates must be a whole number of at least 1, not 2.5."),
         ("dns:candidates=many", "candidates must be a whole number of at least 1, not many."),
-        ("pns:exponent=high", "'pns:exponent=high': a value has the wrong type."),
+        ("pns:exponent=high", "'pns:exponent=high': exponent=high is not a number."),
         ("auc-ns:alpha=0.2", "alpha must lie in [0.5, 1] or be 'auto', not 0.2."),
         ("auc-ns:ecdf=1.5", "ecdf must be 'exact' or a whole number of draws, not 1.5."),
         ("fairstatic:shares=users", "shares must be 'interactions', 'items' or numbers, not 'users'."),
@@ -101,7 +101,8 @@ def test_a_label_reads_back_as_its_sampler(alpha: float, beta: float, candidates
 
 
 def test_labels_name_what_differs_from_the_defaults() -> None:
-    assert [label_of(contender(name).sampler) for name in METHODS] == list(METHODS)
+    found = [contender(name) for name in METHODS]
+    assert [label_of(one.sampler, one.objective) for one in found] == list(METHODS)
     assert label_of(AUCSampler(alpha=0.6, gamma=0.0)) == "auc-ns:alpha=0.6:gamma=0.0"
     assert label_of(GroupSampler(groups=(0, 1), shares="items")) == "fairstatic:shares=items"
 

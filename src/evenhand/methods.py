@@ -117,17 +117,19 @@ def parse_value(key: str, text: str) -> Any:
     return text
 
 
-def label_of(sampler: Sampler) -> str:
-    """The method's name for a sampler object, with the parameters that differ from its defaults."""
+def label_of(sampler: Sampler, objective: Objective | None = None) -> str:
+    """The method's name for a sampler and an objective, with the parameters that differ from its defaults."""
+    objective = objective or BPR()
     for method in METHODS.values():
-        if type(sampler) is method.sampler and method.objective is BPR:
+        if type(sampler) is method.sampler and type(objective) is method.objective:
+            chosen = {f.name: getattr(part, f.name) for part in (sampler, objective) for f in fields(part)}
             changed = [
-                f"{name}={getattr(sampler, name)}"
+                f"{name}={chosen[name]}"
                 for name, default in method.parameters().items()
-                if getattr(sampler, name) != default and name != "groups"
+                if chosen[name] != default and name != "groups"
             ]
             return ":".join([method.name, *changed])
-    return type(sampler).__name__
+    return f"{type(sampler).__name__} with {type(objective).__name__}"
 
 
 def described(part: Sampler | Objective) -> dict[str, Any]:

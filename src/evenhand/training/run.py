@@ -163,7 +163,7 @@ def train(
         best=int(np.argmax(selection.value)),
         info={
             "encoder": describe_encoder(encoder),
-            "method": method if isinstance(method, str) else label_of(samplers[0]),
+            "method": method if isinstance(method, str) else label_of(samplers[0], objective),
             "sampler": described(samplers[0]),
             "objective": described(objective),
             "settings": asdict(settings),
