@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+# Test data are small, so a second thread would only wait; and on a busy machine waiting threads are slow.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:

@@ -242,7 +242,7 @@ def test_every_command_says_what_is_wrong_in_one_line(
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_a_gpu_that_is_not_there_is_refused(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     message = refused(desk, monkeypatch, "compare", "log.csv", "--device", "cuda", "--out", "new")
-    assert "no CUDA device is available" in message
+    assert "no CUDA device 'cuda' is available" in message
 
 
 def test_a_failed_run_ends_with_one_and_writes_nothing(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:

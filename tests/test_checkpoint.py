@@ -408,7 +408,7 @@ def test_checkpoints_outlive_a_failure_but_not_a_success_or_a_new_start(tmp_path
 
     def work(resume: bool, fail: bool) -> list[int]:
         """The numbers that were there at the start."""
-        with run_folder(folder, resume) as place:
+        with run_folder(folder, not resume, resume) as place:
             assert place == folder / CHECKPOINTS
             there = [int(path.name[:8]) for path in sorted(place.iterdir())] if place.is_dir() else []
             checkpoints(place).save({"n": torch.tensor(0)}, {"n": 0})

@@ -84,10 +84,18 @@ def test_the_card_shows_results_and_how_to_load(tmp_path: Path) -> None:
     assert "| 5 | 0.2500 ± 0.0100 | – |" in lines
     assert "| 10 | 0.2000 | – |" in lines
     assert f"- 9 users, 12 items, {len(made.known)} known pairs" in lines
-    assert "- fingerprint of all pairs: ab12" in lines
+    assert "- fingerprint: ab12" in lines
     assert "- protocol: honest" in lines
     assert 'model = eh.load("films")' in lines
     assert "evenhand recommend films -k 20 --out lists.parquet" in lines
+
+
+def test_undefined_numbers_are_null_in_any_languages_json(tmp_path: Path) -> None:
+    undefined = {"10": {"ohr": {"mean": float("nan"), "std": None, "values": [np.float64("nan")]}}}
+    replace(model("string"), metrics=undefined).save(tmp_path / "m")
+    assert config_of(tmp_path / "m")["metrics"]["10"]["ohr"] == {"mean": None, "std": None, "values": [None]}
+    assert "NaN" not in (tmp_path / "m" / "config.json").read_text()
+    assert "| 10 | – |" in (tmp_path / "m" / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_card_may_be_edited(tmp_path: Path) -> None:

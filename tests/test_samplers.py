@@ -14,6 +14,7 @@ from evenhand.encoders import MF, Encoder, LightGCN
 from evenhand.errors import InputError
 from evenhand.samplers import (
     AUCSampler,
+    BalancedSampler,
     BoundSampler,
     DynamicSampler,
     GroupSampler,
@@ -47,6 +48,7 @@ SAMPLERS: dict[str, Sampler] = {
     "group": GroupSampler(),
     "group-items": GroupSampler(shares="items"),
     "group-given": GroupSampler(groups=THREE_GROUPS, shares=(0.5, 0.2, 0.3)),
+    "balanced": BalancedSampler(),
     "auc": AUCSampler(),
     "auc-ecdf": AUCSampler(ecdf=16),
     "auc-half": AUCSampler(alpha=0.5),
@@ -228,7 +230,7 @@ def test_extreme_uniforms(name: str, uniform: float) -> None:
     users = torch.arange(train.n_users)[bound.eligible]
     batch = Batch(
         users=users.unsqueeze(0),
-        positives=None,
+        positives=users.unsqueeze(0) % train.n_items,
         uniforms=torch.full((1, len(users), bound.width(2)), uniform, dtype=torch.float64),
         shared=torch.full((1, bound.shared_width), uniform, dtype=torch.float64),
         user_vectors=torch.ones(1, train.n_users, 2),

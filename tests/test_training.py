@@ -16,6 +16,7 @@ from evenhand.metrics.bias import Rate
 from evenhand.metrics.users import RATES, UserMetrics
 from evenhand.samplers import (
     AUCSampler,
+    BalancedSampler,
     DynamicSampler,
     GroupSampler,
     PopularitySampler,
@@ -33,6 +34,7 @@ SAMPLERS: list[Sampler] = [
     UniformSampler(),
     PopularitySampler(),
     GroupSampler(),
+    BalancedSampler(),
     DynamicSampler(),
     AUCSampler(),
     AUCSampler(ecdf=16),

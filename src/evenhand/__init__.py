@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from evenhand.experiments.feedback import feedback_loop
     from evenhand.metrics.evaluate import evaluate
     from evenhand.ranking.model import Model, load
+    from evenhand.rivals import ALS, EASE, ItemKNN, Popular
     from evenhand.samplers import (
         AUCSampler,
         DynamicSampler,
@@ -45,6 +46,10 @@ _HOME = {
     "evaluate": "evenhand.metrics.evaluate",
     "Model": "evenhand.ranking.model",
     "load": "evenhand.ranking.model",
+    "ALS": "evenhand.rivals",
+    "EASE": "evenhand.rivals",
+    "ItemKNN": "evenhand.rivals",
+    "Popular": "evenhand.rivals",
     "AUCSampler": "evenhand.samplers",
     "DynamicSampler": "evenhand.samplers",
     "GroupSampler": "evenhand.samplers",
@@ -55,14 +60,18 @@ _HOME = {
     "fit": "evenhand.training",
 }
 __all__ = [
+    "ALS",
+    "EASE",
     "MF",
     "AUCSampler",
     "DynamicSampler",
     "GroupSampler",
     "InputError",
     "Interactions",
+    "ItemKNN",
     "LightGCN",
     "Model",
+    "Popular",
     "PopularitySampler",
     "RunError",
     "Settings",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Protocol
 
 from evenhand.errors import InputError, unknown
-from evenhand.objectives import BPR, IPS, Objective, Reg
+from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Objective, Reg
 from evenhand.samplers import (
     AUCSampler,
     BalancedSampler,
@@ -51,6 +52,13 @@ METHODS: Mapping[str, Method] = {
         Method(
             "samreg", BalancedSampler, "balanced pairs, popularity decorrelated", "Boratto et al. 2021", Reg
         ),
+        Method(
+            "macr", UniformSampler, "an item's own pull is learned and taken out", "Wei et al. 2021", MACR
+        ),
+        Method("cause", UniformSampler, "a sample even over items steers", "Bonner & Vasile 2018", CausE),
+        Method(
+            "bc-loss", UniformSampler, "margins where popularity predicts badly", "Zhang et al. 2022", BCLoss
+        ),
         Method("auc-ns", AUCSampler, "the negative that most raises the partial AUC", "Liu et al. 2023"),
     )
 }
@@ -72,11 +80,31 @@ def contender(text: str, shared: Mapping[str, Any] | None = None) -> Contender:
     >>> contender("dns:candidates=2").sampler
     DynamicSampler(candidates=2)
     """
-    name, *assignments = text.strip().split(":")
-    if name not in METHODS:
-        raise unknown("method", name, METHODS)
+    name, values = assigned(text, METHODS, shared)
     method = METHODS[name]
-    known = method.parameters()
+    with wrong_types_told(text, values):
+        return Contender(
+            text.strip(),
+            name,
+            method.sampler(**_of(method.sampler, values)),
+            method.objective(**_of(method.objective, values)),
+        )
+
+
+class Parameterised(Protocol):
+    """A line of a registry, of methods or of anything else that is asked for by name."""
+
+    def parameters(self) -> dict[str, Any]: ...
+
+
+def assigned(
+    text: str, registry: Mapping[str, Parameterised], shared: Mapping[str, Any] | None = None
+) -> tuple[str, dict[str, Any]]:
+    """Read `name:key=value:key=value`: the name, which the registry has, and values that its line knows."""
+    name, *assignments = text.strip().split(":")
+    if name not in registry:
+        raise unknown("method", name, registry)
+    known = registry[name].parameters()
     values = {key: value for key, value in (shared or {}).items() if key in known and value is not None}
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
@@ -91,13 +119,14 @@ def contender(text: str, shared: Mapping[str, Any] | None = None) -> Contender:
                 else InputError(f"method '{name}' has no parameters, but '{key}' was given.")
             )
         values[key] = parse_value(key, value)
+    return name, values
+
+
+@contextmanager
+def wrong_types_told(text: str, values: Mapping[str, Any]) -> Iterator[None]:
+    """A text where a number belongs is a person's mistake, whichever comparison it trips."""
     try:
-        return Contender(
-            text.strip(),
-            name,
-            method.sampler(**_of(method.sampler, values)),
-            method.objective(**_of(method.objective, values)),
-        )
+        yield
     except TypeError:
         words = [f"{key}={value}" for key, value in values.items() if isinstance(value, str)]
         raise InputError(f"'{text}': {', '.join(words) or 'a value'} is not a number.") from None
@@ -108,7 +137,9 @@ def _of(part: type[Sampler] | type[Objective], values: Mapping[str, Any]) -> dic
 
 
 def parse_value(key: str, text: str) -> Any:
-    """A number where it reads as one, else the text itself ("auto", "exact")."""
+    """A number or truth value where it reads as one, else the text itself ("auto", "exact")."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
     for kind in (int, float):
         try:
             return kind(text)

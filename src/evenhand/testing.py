@@ -15,6 +15,7 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.encoders import MF, Encoder
 from evenhand.errors import InputError
+from evenhand.objectives import Objective
 from evenhand.samplers.base import Batch, BoundSampler, Sampler, bind
 from evenhand.training import Settings
 from evenhand.training import train as train_model
@@ -76,26 +77,33 @@ def check_sampler(
 
 
 def check_learns(
-    sampler: Sampler, encoder: Encoder | None = None, *, least: float = 0.9, epochs: int = 20
+    sampler: Sampler,
+    encoder: Encoder | None = None,
+    *,
+    objective: Objective | None = None,
+    least: float = 0.9,
+    epochs: int = 20,
 ) -> None:
-    """Assert that a model trained with this sampler finds the withheld squares of the checkerboard."""
+    """Assert that training with this sampler and objective finds the withheld squares of the checkerboard."""
     train, withheld = checkerboard()
     split = Split(train=train, validation=None, test=withheld, description="checkerboard")
     settings = Settings(epochs=epochs, batch=128, lr=0.03, weight_decay=1e-3)
-    done = train_model(split, encoder or MF(dim=8), sampler, 1, settings, ks=(1,), device="cpu")
+    done = train_model(
+        split, encoder or MF(dim=8), sampler, 1, settings, ks=(1,), device="cpu", objective=objective
+    )
     found = done.results[1][0].metrics["precision"]
     assert found >= least, f"{found:.0%} of the withheld items came first, not {least:.0%}"
 
 
 def random_batch(bound: BoundSampler, users: Tensor, n: int = 1, seed: int = 0) -> Batch:
-    """A batch of every replica for these users, with random vectors and uniforms of its own for each."""
+    """A batch of every replica for these users, with random vectors, uniforms and positives of its own."""
     g = torch.Generator().manual_seed(seed)
     shape = (bound.replicas, len(users))
     return Batch(
         user_vectors=torch.randn(bound.replicas, bound.n_users, _DIM, generator=g),
         item_vectors=torch.randn(bound.replicas, bound.n_items, _DIM, generator=g),
         users=users.expand(shape),
-        positives=None,
+        positives=torch.randint(bound.n_items, shape, generator=torch.Generator().manual_seed(~seed)),
         uniforms=torch.rand(*shape, bound.width(n), generator=g, dtype=torch.float64),
         shared=torch.rand(bound.replicas, bound.shared_width, generator=g, dtype=torch.float64),
         n=n,
@@ -139,9 +147,11 @@ def chi_square_p(counts: np.ndarray, probabilities: np.ndarray) -> float:
 
 def _check_draws(sampler: Sampler, train: Interactions, users: Tensor) -> None:
     vectors = _vectors(train)
+    positives = torch.arange(len(users)) % train.n_items
 
     def draw(n: int, seed: int) -> Tensor:
-        return sampler.bind(train).sample(users, *vectors, n=n, generator=torch.Generator().manual_seed(seed))
+        generator = torch.Generator().manual_seed(seed)
+        return sampler.bind(train).sample(users, *vectors, positives, n=n, generator=generator)
 
     for n in (1, 3):
         items = draw(n, seed=1)
@@ -161,13 +171,14 @@ def _check_exhausted(bound: BoundSampler, train: Interactions) -> None:
         assert not bound.eligible[user], f"user {user} has every item, yet is eligible"
     for user in torch.nonzero(~bound.eligible).flatten():
         try:
-            bound.sample(user.view(1), *_vectors(train))
+            bound.sample(user.view(1), *_vectors(train), positives=torch.zeros(1, dtype=torch.int64))
         except InputError:
             continue
         raise AssertionError(f"user {int(user)} is not eligible, yet sample() answered")
     for user in np.flatnonzero((left == 1) & bound.eligible.numpy()):
         remaining = np.setdiff1d(np.arange(train.n_items), train.row(int(user)))[0]
-        items = bound.sample(torch.full((_DRAWS,), int(user)), *_vectors(train), n=2)
+        positives = torch.arange(_DRAWS) % train.n_items
+        items = bound.sample(torch.full((_DRAWS,), int(user)), *_vectors(train), positives, n=2)
         assert (items == int(remaining)).all(), f"user {user} has only item {remaining} left, but got others"
 
 

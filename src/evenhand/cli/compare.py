@@ -23,7 +23,7 @@ def command(
     splitting: opt.Splitting,
     reading: opt.Reading,
     methods: Annotated[
-        str, typer.Option(help="Methods, separated by commas; parameters as name:key=value.")
+        str, typer.Option(help="Methods and rivals, separated by commas; parameters as name:key=value.")
     ] = "rns,pns,dns,auc-ns",
     k: opt.Ks = "5,10,20",
     hot: opt.Hot = None,
@@ -55,7 +55,7 @@ def command(
         resume=resume,
     )
     with (
-        run_folder(plan.folder, resume) as checkpoints,
+        run_folder(plan.folder, force, resume) as checkpoints,
         contender_bars(len(plan.contenders)) as progress,
     ):
         result = compare(
@@ -93,7 +93,8 @@ def _print(result: CompareResult, title: str, folder: Path | None) -> None:
         middle = [row for row in rows if row.k == headline_k(result.ks)]
         show.print_rows(screen, middle, f"unbiased test ({name})")
     times = ", ".join(
-        f"{label} {fit.seconds:.0f} s ({show.span(fit.epochs)} epochs)" for label, fit in result.fits.items()
+        f"{label} {fit.seconds:.0f} s" + (f" ({show.span(fit.epochs)} epochs)" if fit.epochs else "")
+        for label, fit in result.fits.items()
     )
     show.print_notes(screen, [f"split {result.description}", *result.notes, f"trained {times}", *shortened])
     show.print_sentence(screen, f"\n{result.sentence}")

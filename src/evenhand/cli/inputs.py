@@ -14,7 +14,7 @@ from evenhand.errors import InputError, unknown
 
 if TYPE_CHECKING:
     from evenhand.encoders import Encoder
-    from evenhand.methods import Contender
+    from evenhand.experiments.entrants import Entrant
     from evenhand.training.settings import ProtocolName, Settings
 
 TEST_SHARE, VALIDATION_SHARE = 0.2, 0.1
@@ -145,17 +145,18 @@ def make_settings(training: Training, sampling: Sampling, protocol: ProtocolName
 
 def make_contenders(
     names: Iterable[str], sampling: Sampling, items: Interactions | None = None, item_column: str = "item"
-) -> list[Contender]:
-    """The methods asked for, with the parameters given by flag; without `items` groups are left out.
+) -> list[Entrant]:
+    """The methods and rivals asked for; flags are for methods alone, and without `items` groups are left out.
 
     Called once without `items`, so that a mistyped name is told before any data is read.
     """
-    from evenhand.methods import METHODS, contender, parse_value
+    from evenhand.experiments.entrants import entrant
+    from evenhand.methods import METHODS, parse_value
 
     names = [name for name in names if name.strip()]
-    plain = [contender(name) for name in names]
+    plain = [entrant(name) for name in names]
     given = _given(**asdict(replace(sampling, sampler_scores=None)))
-    known = {key for one in plain for key in METHODS[one.method].parameters()}
+    known = {key for one in plain if one.method in METHODS for key in METHODS[one.method].parameters()}
     for key in given:
         if key not in known:
             raise InputError(
@@ -167,7 +168,17 @@ def make_contenders(
         from evenhand.data.groups import read_groups
 
         values["groups"] = read_groups(groups, items, item_column)
-    return [contender(name, values) for name in names]
+    return [entrant(name, values) for name in names]
+
+
+def refuse_rival(name: str) -> None:
+    """Rivals are for comparing; there is no folder format for what is not two matrices."""
+    from evenhand.methods import METHODS
+    from evenhand.rivals import RIVALS
+
+    name = name.strip().partition(":")[0]
+    if name in RIVALS:
+        raise InputError(f"'{name}' is a rival for `evenhand compare`; train takes {', '.join(METHODS)}.")
 
 
 def _given(**values: Any) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from evenhand.cli.options import Reading, Sampling, Splitting, Training
 from evenhand.encoders import Encoder
 from evenhand.errors import InputError
 from evenhand.experiments.configuration import data_record
+from evenhand.experiments.entrants import Entrant
 from evenhand.experiments.output import check_folder
-from evenhand.methods import Contender
 from evenhand.training.settings import ProtocolName, Settings
 
 
@@ -22,7 +22,7 @@ class Plan:
     """A run whose every option has been understood and found possible."""
 
     source: inputs.Source
-    contenders: list[Contender]
+    contenders: list[Entrant]
     encoder: Encoder
     settings: Settings
     protocol: ProtocolName

@@ -33,12 +33,15 @@ def command(
     from dataclasses import replace
 
     from evenhand.cli import show
+    from evenhand.cli.inputs import refuse_rival
     from evenhand.cli.plan import make_plan
     from evenhand.experiments.compare import rows_of
     from evenhand.experiments.output import run_folder
+    from evenhand.methods import Contender
     from evenhand.training.progress import epoch_bar
     from evenhand.training.run import refitted, train
 
+    refuse_rival(method)
     plan = make_plan(
         data,
         [method],
@@ -53,7 +56,8 @@ def command(
         resume=resume,
     )
     split, (one,) = plan.source.split, plan.contenders
-    with run_folder(plan.folder, resume) as checkpoints:
+    assert isinstance(one, Contender)
+    with run_folder(plan.folder, force, resume) as checkpoints:
         with epoch_bar(one.label) as on_epoch:
             fitted = train(
                 split,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,9 @@ class Encoder(ABC):
     dim: int = 64
     """Length of the vectors."""
 
+    weight_decay: ClassVar[float] = 7e-5
+    """What training uses unless told otherwise; chosen on validation (see docs/results.md)."""
+
     def __post_init__(self) -> None:
         if self.dim < 1:
             raise InputError(f"dim must be at least 1, not {self.dim}.")
@@ -61,8 +64,12 @@ class Tables(nn.Module):
         """The tables themselves, before any propagation."""
         return Vectors(self.users, self.items)
 
+    def encode(self, users: Tensor, items: Tensor) -> Vectors:
+        """The vectors that this model makes of tables [R, n, d], its own or others of the same shape."""
+        return Vectors(users, items)
+
     def forward(self) -> Vectors:
-        return self.raw()
+        return self.encode(*self.raw())
 
 
 def _xavier_normal(train: Interactions, dim: int, seed: int) -> tuple[Tensor, Tensor]:

@@ -23,6 +23,8 @@ class LightGCN(Encoder):
     layers: int = 2
     """How many hops L; 0 is MF."""
 
+    weight_decay = 5e-6
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.layers < 0:
@@ -49,10 +51,7 @@ class Propagated(Tables):
         self.layers = layers
         self.register_buffer("graph", normalised_graph(train).to(device), persistent=False)
 
-    def forward(self) -> Vectors:
-        return Vectors(*self._propagate(self.users, self.items))
-
-    def _propagate(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
+    def encode(self, users: Tensor, items: Tensor) -> Vectors:
         replicas, n_users, dim = users.shape
         start = torch.cat([users, items], dim=1)
         layer = start.transpose(0, 1).reshape(-1, replicas * dim)
@@ -61,7 +60,7 @@ class Propagated(Tables):
             layer = _GraphProduct.apply(self.graph, layer)
             total = total + layer
         mean = (total / (self.layers + 1)).view(-1, replicas, dim).transpose(0, 1)
-        return mean[:, :n_users].contiguous(), mean[:, n_users:].contiguous()
+        return Vectors(mean[:, :n_users].contiguous(), mean[:, n_users:].contiguous())
 
 
 class _GraphProduct(torch.autograd.Function):

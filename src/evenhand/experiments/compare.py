@@ -13,21 +13,23 @@ from evenhand.data.splits import Split
 from evenhand.encoders import Encoder
 from evenhand.errors import InputError
 from evenhand.experiments.configuration import configuration
+from evenhand.experiments.entrants import Entrant, Outcome, entrant
 from evenhand.experiments.verdict import verdict
-from evenhand.methods import Contender, contender
 from evenhand.metrics.statistics import Summary, summarise
 from evenhand.metrics.users import METRICS
+from evenhand.rivals import Rival
+from evenhand.rivals.run import Challenger, fit_rival
 from evenhand.training.progress import OnEpoch
-from evenhand.training.run import Fit, resolve_encoder, train
+from evenhand.training.run import resolve_encoder, seed_numbers, train, versions
 from evenhand.training.selection import Evaluator, Result, Results
-from evenhand.training.settings import ProtocolName, Settings
+from evenhand.training.settings import ProtocolName, Settings, resolve_device
 
 DEFAULT_METHODS = ("rns", "pns", "dns", "auc-ns")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One contender at one k; encoder and method are None for lists of unknown origin."""
+    """One contender at one k; the encoder is None for rivals, both are for lists of unknown origin."""
 
     name: str
     encoder: str | None
@@ -51,13 +53,15 @@ class CompareResult:
 
     rows: tuple[Row, ...]
     sentence: str
-    contenders: tuple[Contender, ...]
-    fits: Mapping[str, Fit]
+    contenders: tuple[Entrant, ...]
+    fits: Mapping[str, Outcome]
     """By the contender's label."""
     other_tests: Mapping[str, tuple[Row, ...]]
     """The same models on further test parts."""
     encoder: Encoder
     settings: Settings
+    seeds: tuple[int, ...]
+    versions: Mapping[str, str]
     protocol: ProtocolName
     hot: HotRule
     ks: tuple[int, ...]
@@ -90,7 +94,7 @@ class CompareResult:
 
 def compare(
     split: Split,
-    methods: Sequence[str | Contender] = DEFAULT_METHODS,
+    methods: Sequence[str | Entrant | Rival] = DEFAULT_METHODS,
     encoder: str | Encoder = "mf",
     seeds: int | Sequence[int] = 3,
     settings: Settings | None = None,
@@ -106,11 +110,12 @@ def compare(
 ) -> CompareResult:
     """Train every method with the same encoder, settings and seeds, and judge them on the same test part.
 
+    Rivals (`ease`, `EASE(l2=300)`) are fitted on train and judged alike; a deterministic one has one value.
     `progress` is asked for a callback at the start of each contender, with its label. With a folder for
     `checkpoints`, `resume` goes on where an earlier call was interrupted; what had finished is not trained
     again.
     """
-    contenders = [contender(m) if isinstance(m, str) else m for m in methods]
+    contenders = [entrant(m) for m in methods]
     if not contenders:
         raise InputError("there is nothing to compare: name at least one method.")
     labels = [c.label for c in contenders]
@@ -118,30 +123,38 @@ def compare(
         raise InputError(f"every method can be named once only: {', '.join(labels)}.")
     encoder = resolve_encoder(encoder)
     ks = tuple(sorted(set(ks)))
-    settings = (settings or Settings()).under(protocol)
+    settings = (settings or Settings()).under(protocol, encoder)
     rule = HotRule.parse(hot or protocol)
+    numbers, where = seed_numbers(seeds), resolve_device(device)
+    hot_mask = rule.mask(split)
 
-    fits: dict[str, Fit] = {}
+    fits: dict[str, Outcome] = {}
     others: dict[str, list[Row]] = {name: [] for name in other_tests or {}}
     for place, one in enumerate(contenders):
-        fits[one.label] = fitted = train(
-            split,
-            encoder,
-            one.sampler,
-            seeds,
-            settings,
-            protocol=protocol,
-            device=device,
-            ks=ks,
-            hot=hot,
-            on_epoch=progress(one.label) if progress else None,
-            checkpoints=checkpoints / f"{place:02d}" if checkpoints else None,
-            resume=resume,
-            objective=one.objective,
-        )
+        on_epoch = progress(one.label) if progress else None
+        if isinstance(one, Challenger):
+            fits[one.label] = fit_rival(split, one.rival, numbers, protocol, where, hot_mask, ks)
+            if on_epoch:
+                on_epoch(1, 1, {})
+        else:
+            fits[one.label] = train(
+                split,
+                encoder,
+                one.sampler,
+                numbers,
+                settings,
+                protocol=protocol,
+                device=device,
+                ks=ks,
+                hot=hot,
+                on_epoch=on_epoch,
+                checkpoints=checkpoints / f"{place:02d}" if checkpoints else None,
+                resume=resume,
+                objective=one.objective,
+            )
         for name, part in (other_tests or {}).items():
-            evaluator = Evaluator(part, split.consumed, rule.mask(split), ks)
-            others[name] += rows_of(one, encoder, evaluator.results(fitted.model.vectors))
+            evaluator = Evaluator(part, split.consumed, hot_mask, ks)
+            others[name] += rows_of(one, encoder, evaluator.results_by(fits[one.label].scorers))
     return CompareResult(
         rows=tuple(row for one in contenders for row in rows_of(one, encoder, fits[one.label].results)),
         sentence=verdict(contenders, fits, protocol, ks),
@@ -150,6 +163,8 @@ def compare(
         other_tests={name: tuple(rows) for name, rows in others.items()},
         encoder=encoder,
         settings=settings,
+        seeds=numbers,
+        versions=versions(where),
         protocol=protocol,
         hot=rule,
         ks=ks,
@@ -158,12 +173,10 @@ def compare(
     )
 
 
-def rows_of(one: Contender, encoder: Encoder, results: Results) -> list[Row]:
+def rows_of(one: Entrant, encoder: Encoder, results: Results) -> list[Row]:
     """One row a k, summarised over the seeds."""
-    return [
-        Row(one.label, type(encoder).__name__.lower(), one.method, k, _summaries(found))
-        for k, found in results.items()
-    ]
+    used = None if isinstance(one, Challenger) else type(encoder).__name__.lower()
+    return [Row(one.label, used, one.method, k, _summaries(found)) for k, found in results.items()]
 
 
 def _summaries(found: Sequence[Result]) -> dict[str, Summary]:

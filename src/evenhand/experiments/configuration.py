@@ -12,28 +12,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import InputError
+from evenhand.rivals.run import Challenger
 
 if TYPE_CHECKING:
     from evenhand.experiments.compare import CompareResult
+    from evenhand.experiments.entrants import Entrant
     from evenhand.samplers import Sampler
 
 
 def configuration(result: CompareResult) -> dict[str, Any]:
     """What the contenders of a comparison share, the parameters of each, and the versions at work."""
-    first = result.fits[result.contenders[0].label].model
     return {
         "protocol": result.protocol,
         "split": result.description,
         "ks": list(result.ks),
         "hot": asdict(result.hot) | {"description": result.hot.describe()},
-        "seeds": list(first.seeds),
+        "seeds": list(result.seeds),
         "encoder": {"name": type(result.encoder).__name__.lower(), **asdict(result.encoder)},
         "settings": asdict(result.settings),
-        "methods": {
-            one.label: {"method": one.method, "sampler": _parameters(one.sampler)}
-            for one in result.contenders
-        },
-        "versions": first.info.get("versions"),
+        "methods": {one.label: {"method": one.method, **_asked(one)} for one in result.contenders},
+        "versions": dict(result.versions),
     }
 
 
@@ -58,6 +56,12 @@ def _fingerprint(file: Path) -> dict[str, Any]:
     except OSError as problem:
         raise InputError(f"{file} cannot be read: {problem.strerror}.") from problem
     return {"file": file.name, "path": str(file), "bytes": file.stat().st_size, "sha256": digest.hexdigest()}
+
+
+def _asked(one: Entrant) -> dict[str, Any]:
+    if isinstance(one, Challenger):
+        return {"parameters": asdict(one.rival)}
+    return {"sampler": _parameters(one.sampler)}
 
 
 def _parameters(sampler: Sampler) -> dict[str, Any]:

@@ -44,13 +44,14 @@ def check_folder(folder: str | Path, force: bool, resume: bool = False) -> Path:
 
 
 @contextmanager
-def run_folder(folder: Path | None, resume: bool) -> Iterator[Path | None]:
+def run_folder(folder: Path | None, force: bool, resume: bool) -> Iterator[Path | None]:
     """Work in a folder as its only process; yields where checkpoints go, which are removed at the end."""
     if folder is None:
         yield None
         return
     checkpoints = folder / CHECKPOINTS
     with one_process(folder):
+        check_folder(folder, force, resume)  # again: another process may have finished here meanwhile
         if not resume:
             shutil.rmtree(checkpoints, ignore_errors=True)
         yield checkpoints
@@ -64,7 +65,7 @@ def write_comparison(result: CompareResult, folder: Path, origin: dict[str, Any]
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        history = {label: list(fit.model.history) for label, fit in result.fits.items()}
+        history = {label: list(fit.history) for label, fit in result.fits.items()}
         _write_json(folder / "results.json", result.to_json() | {"history": history})
         _write_json(folder / "config.json", origin | configuration(result))
     except OSError as problem:
@@ -76,7 +77,7 @@ def _recommendations(result: CompareResult) -> pa.Table:
     """The best seed's lists of every contender, with a column `name` that tells them apart."""
     tables = []
     for label, fit in result.fits.items():
-        table = fit.model.recommend(k=max(result.ks))
+        table = fit.lists(max(result.ks))
         tables.append(table.append_column("name", pa.repeat(label, len(table))))
     return pa.concat_tables(tables)
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from evenhand.methods import Contender
+from evenhand.experiments.entrants import Entrant, Outcome
 from evenhand.metrics.statistics import Comparison, compare_metric
-from evenhand.training.run import Fit
 from evenhand.training.settings import ProtocolName
 
 BASELINE = "rns"
@@ -21,7 +20,7 @@ def headline_k(ks: Sequence[int]) -> int:
 
 
 def verdict(
-    contenders: Sequence[Contender], fits: Mapping[str, Fit], protocol: ProtocolName, ks: Sequence[int]
+    contenders: Sequence[Entrant], fits: Mapping[str, Outcome], protocol: ProtocolName, ks: Sequence[int]
 ) -> str:
     """Which contender is best, and how it compares with random negatives in accuracy and over-recommendation.
 
@@ -41,13 +40,13 @@ def verdict(
     return f"{opening}, against random negatives: {accuracy}; {bias}."
 
 
-def _chosen_by(fit: Fit, validated: bool, k: int) -> float:
+def _chosen_by(fit: Outcome, validated: bool, k: int) -> float:
     if validated and fit.validation is not None:
         return float(np.mean(fit.validation))
     return _mean(fit, k, "ndcg")
 
 
-def _accuracy(fits: Mapping[str, Fit], best: Contender, base: Contender, k: int) -> str:
+def _accuracy(fits: Mapping[str, Outcome], best: Entrant, base: Entrant, k: int) -> str:
     new, old = (_mean(fits[c.label], k, "ndcg") for c in (best, base))
     more = "more" if new >= old else "less"
     by = f"{100 * abs(new / old - 1):.1f} % " if old else ""
@@ -56,7 +55,7 @@ def _accuracy(fits: Mapping[str, Fit], best: Contender, base: Contender, k: int)
     )
 
 
-def _bias(fits: Mapping[str, Fit], best: Contender, base: Contender, k: int) -> str:
+def _bias(fits: Mapping[str, Outcome], best: Entrant, base: Entrant, k: int) -> str:
     new, old = (_mean(fits[c.label], k, "ohr") for c in (best, base))
     if math.isnan(new) or math.isnan(old):
         return f"over-recommendation of hits cannot be compared, as OHR@{k} is undefined"
@@ -67,12 +66,15 @@ def _bias(fits: Mapping[str, Fit], best: Contender, base: Contender, k: int) -> 
     )
 
 
-def _mean(fit: Fit, k: int, name: str) -> float:
+def _mean(fit: Outcome, k: int, name: str) -> float:
     return float(np.mean([result.metrics[name] for result in fit.results[k]]))
 
 
-def _certainty(fits: Mapping[str, Fit], best: Contender, base: Contender, k: int, name: str) -> str:
+def _certainty(fits: Mapping[str, Outcome], best: Entrant, base: Entrant, k: int, name: str) -> str:
     new, old = ([result.users for result in fits[c.label].results[k]] for c in (best, base))
+    # What does not depend on the seed has one result, which stands for every seed.
+    seeds = max(len(new), len(old))
+    new, old = (side * seeds if len(side) == 1 else side for side in (new, old))
     return certainty(compare_metric(new, old, name))
 
 

@@ -1,8 +1,11 @@
 """What training minimises, one file each."""
 
 from evenhand.objectives.base import Loss, Objective, Scored
+from evenhand.objectives.bc import BCLoss
 from evenhand.objectives.bpr import BPR
+from evenhand.objectives.cause import CausE
 from evenhand.objectives.ips import IPS
+from evenhand.objectives.macr import MACR
 from evenhand.objectives.reg import Reg
 
-__all__ = ["BPR", "IPS", "Loss", "Objective", "Reg", "Scored"]
+__all__ = ["BPR", "IPS", "MACR", "BCLoss", "CausE", "Loss", "Objective", "Reg", "Scored"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -60,8 +59,10 @@ class Scored:
 class Objective(ABC):
     """What training minimises. Subclasses add parameters and check them in `__post_init__`."""
 
-    negatives: ClassVar[int] = 1
-    """How many negatives a positive wants, unless the settings say otherwise."""
+    @property
+    def negatives(self) -> int:
+        """How many negatives a positive wants, unless the settings say otherwise."""
+        return 1
 
     @abstractmethod
     def start(self, train: Interactions, model: Tables, seeds: Sequence[int]) -> Loss:
@@ -73,6 +74,13 @@ class Loss(nn.Module, ABC):
 
     decays: bool = True
     """Whether weight decay acts on this loss's own parameters."""
+    transforms: bool = False
+    """Whether the vectors of `finals` are others than the encoder's, so that its tables are kept beside."""
+
+    @property
+    def trains_encoder(self) -> bool:
+        """Whether the encoder learns in this epoch; where not, the epoch is no candidate to be kept."""
+        return True
 
     def begin_epoch(self, epoch: int) -> None:
         """Called before each epoch, counted from 0, for objectives that work in phases."""
@@ -87,6 +95,14 @@ class Loss(nn.Module, ABC):
     def finals(self, vectors: Vectors) -> tuple[Vectors, ...]:
         """What the vectors become in the end: one model, or several of which validation picks one."""
         return (vectors,)
+
+
+def mine(parameter: Tensor, batch: Scored) -> Tensor:
+    """[r, …]: the rows of a parameter [R, …] that belong to the batch's replicas.
+
+    A slice would do, but its gradient is as large as the whole parameter for every replica.
+    """
+    return torch.stack(parameter.unbind(0)[batch.replicas])
 
 
 def normal(shape: tuple[int, ...], seeds: Sequence[int], salt: int, std: float) -> Tensor:

@@ -6,6 +6,7 @@ closest to its table in a search over fifty; docs/results.md says how well it ho
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import torch
@@ -44,16 +45,22 @@ def mse(user_vectors: Tensor, item_vectors: Tensor, liked: Interactions) -> floa
 
 
 def with_mse(result: CompareResult, split: Split) -> CompareResult:
-    """The same comparison with the metric `mse` in every row (of the test part), where it is affordable."""
+    """The same comparison with the metric `mse` in every row (of the test part), where it is affordable.
+
+    It is undefined (null) for what has no vectors.
+    """
     if split.n_users * split.n_items > MOST_CELLS:
         return result
     liked = split.train.union(split.validation, split.test)
-    found = {
-        label: summarise([mse(*replica, liked) for replica in zip(*fit.model.vectors, strict=True)])
-        for label, fit in result.fits.items()
-    }
+    found = {label: summarise(_of_replicas(fit.vectors, liked)) for label, fit in result.fits.items()}
 
     def extended(row: Row) -> Row:
         return replace(row, metrics={**row.metrics, "mse": found[row.name]})
 
     return replace(result, rows=tuple(extended(row) for row in result.rows))
+
+
+def _of_replicas(vectors: tuple[Tensor, Tensor] | None, liked: Interactions) -> list[float]:
+    if vectors is None:
+        return [math.nan]
+    return [mse(*replica, liked) for replica in zip(*vectors, strict=True)]

@@ -6,6 +6,7 @@ It says only what the model itself records, so a model made by hand has a short 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +74,7 @@ def _data(model: Model) -> Iterator[tuple[str, Any]]:
     source = info.get("data")
     yield "source", source.get("source") if isinstance(source, Mapping) else source
     yield "split", info.get("split")
-    yield "fingerprint of all pairs", info.get("fingerprint")
+    yield "fingerprint", info.get("fingerprint")
 
 
 def _training(model: Model) -> Iterator[tuple[str, Any]]:
@@ -123,10 +124,10 @@ def _results(model: Model) -> Iterator[str]:
 
 
 def _number(summary: Mapping[str, Any] | None) -> str:
-    if summary is None or summary.get("mean") is None:
+    mean, std = (None, None) if summary is None else (summary.get("mean"), summary.get("std"))
+    if mean is None or not math.isfinite(mean):
         return "–"
-    std = summary.get("std")
-    return f"{summary['mean']:.4f}" + ("" if std is None else f" ± {std:.4f}")
+    return f"{mean:.4f}" + ("" if std is None else f" ± {std:.4f}")
 
 
 def _use(name: str) -> Iterator[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -206,16 +207,18 @@ def _ids(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _write_json(path: Path, document: Any) -> None:
-    path.write_text(json.dumps(document, indent=1, default=_plain) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(_plain(document), indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def _plain(value: Any) -> Any:
-    """Mappings of any kind and numpy's numbers, which JSON does not know by itself."""
+    """The same in what JSON knows: numpy's numbers as numbers, undefined ones as null."""
     if isinstance(value, Mapping):
-        return dict(value)
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
     if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} in a model's info is not a plain JSON value")
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _sha256(path: Path) -> str:

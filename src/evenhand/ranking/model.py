@@ -19,7 +19,8 @@ from torch import Tensor
 from evenhand.data.interactions import Interactions
 from evenhand.errors import InputError
 from evenhand.ranking.ids import known_positions
-from evenhand.ranking.topk import top_items
+from evenhand.ranking.recommender import list_table
+from evenhand.ranking.topk import by_product, top_items
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +76,10 @@ class Model:
                 for s, t in zip(self.seeds, tables, strict=True)
             )
         return self._table(self.replica(seed), wanted, k, known, allowed)
+
+    def scores(self, users: np.ndarray) -> Tensor:
+        """[n, n_items]: what the recommending replica thinks of every item, for users by index."""
+        return by_product(self.user_vectors[self.best], self.item_vectors[self.best])(users)
 
     def similar(self, item: Any, k: int = 10, *, seed: int | None = None) -> pa.Table:
         """The k items whose vectors point most in the direction of this item's: item, score (the cosine)."""
@@ -135,16 +140,7 @@ class Model:
             exclude=None if known else self.known,
             only=allowed,
         )
-        real = items >= 0
-        rank = np.broadcast_to(np.arange(1, k + 1), items.shape)
-        return pa.table(
-            {
-                "user": self.known.user_ids.take(pa.array(np.repeat(users, real.sum(1)))),
-                "item": self.known.item_ids.take(pa.array(items[real])),
-                "score": pa.array(scores[real]),
-                "rank": pa.array(rank[real].astype(np.int32)),
-            }
-        )
+        return list_table(self.known, users, items, scores)
 
 
 def load(folder: str | Path, *, verify: bool = True) -> Model:

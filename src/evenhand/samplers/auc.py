@@ -145,7 +145,7 @@ class AUCBound(BoundSampler):
             self.alpha = state["alpha"].to(self.device)
 
     def diagnostics(self) -> dict[str, Tensor]:
-        return {"alpha": self.alpha} if self._any_auto else {}
+        return {"alpha": self.alpha}
 
     def choose(self, batch: Batch) -> Tensor:
         users, probes = batch.users, self.probes

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -57,14 +58,12 @@ class Loop:
     ) -> None:
         objective = objective or BPR()
         self.settings, self.seeds, self.device = settings, tuple(seeds), device
+        self._decay = encoder.weight_decay if settings.weight_decay is None else settings.weight_decay
         self.samplers = _bind(samplers, train, device)
         self.model = encoder.start(train, seeds, device)
-        self.loss = objective.start(train, self.model, seeds)
         self.negatives = settings.negatives or objective.negatives
-        self.optimisers = [
-            Adam(self.model.parameters(), settings.weight_decay),
-            Adam(self.loss.parameters(), settings.weight_decay if self.loss.decays else 0.0),
-        ]
+        self._new_loss = partial(objective.start, train, self.model, self.seeds)
+        self._start_loss()
         self.step = 0
         """The next batch of the epoch; not 0 where an epoch was interrupted."""
         self.tally = torch.zeros(3, len(self.seeds), dtype=torch.float64, device=device)
@@ -92,7 +91,8 @@ class Loop:
 
     def tensors(self, vectors: Vectors) -> tuple[Tensor, ...]:
         """What is worth keeping of this moment: the vectors and, where they differ, the tables."""
-        return (*vectors, *self.model.raw().detach()) if self.model.propagates else tuple(vectors)
+        differ = self.model.propagates or self.loss.transforms
+        return (*vectors, *self.model.raw().detach()) if differ else tuple(vectors)
 
     @torch.no_grad()
     def start_from(self, tables: tuple[Tensor, Tensor]) -> None:
@@ -102,6 +102,15 @@ class Loop:
                 raise InputError(f"tables of shape {list(given.shape)} do not fit {list(mine.shape)}.")
             given = given.to(mine.device)
             mine.copy_(torch.where(given.isnan(), mine, given))
+        self._start_loss()
+
+    def _start_loss(self) -> None:
+        """A loss for the tables as they are: it may take its own first values from them."""
+        self.loss = self._new_loss()
+        self.optimisers = [
+            Adam(self.model.parameters(), self._decay),
+            Adam(self.loss.parameters(), self._decay if self.loss.decays else 0.0),
+        ]
 
     def run_epoch(self, epoch: int, pause: Callable[[], bool] = lambda: False) -> EpochLog | None:
         """Run the epoch from where it stands; None if `pause` asked to stop after one of its steps."""

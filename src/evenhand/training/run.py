@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -25,8 +27,9 @@ from evenhand.metrics.statistics import summarise
 from evenhand.metrics.users import UserMetrics
 from evenhand.objectives import BPR, Objective
 from evenhand.ranking.model import Model, on_cpu
+from evenhand.ranking.topk import Score, by_product
 from evenhand.samplers.base import Sampler
-from evenhand.training.checkpoint import Checkpoints, StopSignal
+from evenhand.training.checkpoint import Checkpoints, StopSignal, fitting
 from evenhand.training.loop import EpochLog, Loop, under
 from evenhand.training.progress import OnEpoch, epoch_bar
 from evenhand.training.selection import (
@@ -54,6 +57,23 @@ class Fit:
     """The chosen epoch of each replica, counted from 1."""
     seconds: float
     notes: tuple[str, ...]
+
+    @property
+    def history(self) -> tuple[Mapping[str, Any], ...]:
+        return self.model.history
+
+    @property
+    def vectors(self) -> tuple[Tensor, Tensor]:
+        return self.model.vectors
+
+    @property
+    def scorers(self) -> list[Score]:
+        """What scores items for users by index, one a replica."""
+        return [by_product(*replica) for replica in zip(*self.model.vectors, strict=True)]
+
+    def lists(self, k: int) -> pa.Table:
+        """The k best items of every user by the best replica, as a table."""
+        return self.model.recommend(k=k)
 
 
 def fit(
@@ -114,14 +134,12 @@ def train(
     if max(ks) > split.train.n_items:
         raise InputError(f"k = {max(ks)} is more than the catalogue's {split.train.n_items:,} items.")
     where = resolve_device(device)
-    numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
-    if not numbers or len(set(numbers)) != len(numbers):
-        raise InputError("seeds must be at least one, and all different.")
+    numbers = seed_numbers(seeds)
     encoder = resolve_encoder(encoder)
     samplers = _resolve_samplers(method, len(numbers))
     if objective is None:
         objective = contender(method).objective if isinstance(method, str) else BPR()
-    settings = (settings or Settings()).under(protocol)
+    settings = (settings or Settings()).under(protocol, encoder)
     rule = HotRule.parse(hot or protocol)
     hot_mask = rule.mask(split)
 
@@ -144,12 +162,15 @@ def train(
     identity = {
         "data": {name: fingerprint(part) for name, part in split.parts().items()},
         "encoder": describe_encoder(encoder),
-        "method": [repr(s) for s in samplers],
+        # A grouping has a number for every item, so the text of a sampler may be long.
+        "method": [hashlib.sha256(repr(s).encode()).hexdigest() for s in samplers],
         "objective": repr(objective),
         "settings": asdict(settings),
         "seeds": list(numbers),
         "protocol": [protocol, list(ks), rule.describe()],
         "device": where.type,
+        "start": "random" if start is None else "given tables",
+        "versions": {"evenhand": evenhand.__version__, "torch": str(torch.__version__)},
     }
     saved = Checkpoints(checkpoints, identity) if checkpoints else None
     with exact_repeats(settings.deterministic), memory_errors_explained():
@@ -207,9 +228,12 @@ def _train_epochs(
     earlier = 0.0
     if saved and resume and (found := saved.load()):
         tensors, facts = found
-        loop.load_state({n: t for n, t in tensors.items() if not n.startswith("selection.")}, facts["step"])
-        selection.load_state(under("selection.", tensors), loop.device)
-        history, earlier = facts["history"], facts["seconds"]
+        with fitting(saved.folder):
+            loop.load_state(
+                {n: t for n, t in tensors.items() if not n.startswith("selection.")}, facts["step"]
+            )
+            selection.load_state(under("selection.", tensors), loop.device)
+            history, earlier = facts["history"], facts["seconds"]
     began = time.perf_counter()
 
     def elapsed() -> float:
@@ -231,14 +255,15 @@ def _train_epochs(
                 if stop():
                     raise StoppedError(_how_to_go_on(epoch, saved))
             vectors, scored = _best_final(loop.finals(), evaluator, selection)
-            selection.see(epoch, scored, loop.tensors(vectors))
+            if loop.loss.trains_encoder or epoch + 1 == settings.epochs:
+                selection.see(epoch, scored, loop.tensors(vectors))
             history.append(_record(epoch, log, scored, elapsed()))
             if on_epoch:
                 on_epoch(epoch + 1, settings.epochs, history[-1])
             last = len(history) == settings.epochs or selection.finished
             if saved and (last or stop() or saved.due()):
                 save()
-            if stop() and not last:
+            if stop():
                 raise StoppedError(_how_to_go_on(epoch + 1, saved))
     return history, elapsed(), tuple(saved.notes) if saved else ()
 
@@ -302,6 +327,14 @@ def refitted(
     return train(
         whole, encoder, sampler, [best], settings, device=device, on_epoch=on_epoch, objective=objective
     ).model
+
+
+def seed_numbers(seeds: int | Sequence[int]) -> tuple[int, ...]:
+    """A number of seeds means 0, 1, 2…"""
+    numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    if not numbers or len(set(numbers)) != len(numbers):
+        raise InputError("seeds must be at least one, and all different.")
+    return numbers
 
 
 def resolve_encoder(encoder: str | Encoder) -> Encoder:

@@ -13,7 +13,7 @@ from torch import Tensor
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Vectors
 from evenhand.metrics.users import UserMetrics, score_lists
-from evenhand.ranking.topk import top_items
+from evenhand.ranking.topk import Score, by_product, top_by
 
 STOPPING_K = 10
 """The honest protocol stops on NDCG at this k."""
@@ -41,22 +41,30 @@ class Evaluator:
     ks: tuple[int, ...]
 
     def __call__(self, vectors: tuple[Tensor, Tensor]) -> list[dict[int, UserMetrics]]:
+        return self.judged([by_product(*replica) for replica in zip(*vectors, strict=True)])
+
+    def judged(self, scorers: Sequence[Score]) -> list[dict[int, UserMetrics]]:
+        """The same for anything that scores: one result for each."""
         users = np.flatnonzero(self.truth.activity > 0)
         return [
             score_lists(
-                top_items(*replica, users, max(self.ks), exclude=self.exclude)[0],
+                top_by(score, self.truth.n_items, users, max(self.ks), exclude=self.exclude)[0],
                 users,
                 self.truth,
                 self.hot,
                 self.ks,
                 consumed=self.exclude,
             )
-            for replica in zip(*vectors, strict=True)
+            for score in scorers
         ]
 
     def results(self, vectors: tuple[Tensor, Tensor]) -> Results:
         """The reported metrics of a finished model."""
-        scored = self(vectors)
+        return self.results_by([by_product(*replica) for replica in zip(*vectors, strict=True)])
+
+    def results_by(self, scorers: Sequence[Score]) -> Results:
+        """The same for anything that scores."""
+        scored = self.judged(scorers)
         return {k: [Result(one[k].means(), one[k]) for one in scored] for k in self.ks}
 
 

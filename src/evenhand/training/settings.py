@@ -11,6 +11,7 @@ from typing import Literal, get_args
 
 import torch
 
+from evenhand.encoders import Encoder
 from evenhand.errors import InputError, unknown
 
 ProtocolName = Literal["honest", "paper"]
@@ -30,8 +31,8 @@ class Settings:
     """Positives per step."""
     lr: float = 0.002
     """Adam's learning rate."""
-    weight_decay: float = 7e-5
-    """L2 coupled into Adam's gradient, on every parameter at every step."""
+    weight_decay: float | None = None
+    """L2 coupled into Adam's gradient, on every parameter at every step; None leaves it to the encoder."""
     milestones: tuple[int, ...] = ()
     """After these epochs the learning rate falls to a tenth."""
     negatives: int | None = None
@@ -54,7 +55,7 @@ class Settings:
                 raise InputError(f"{name} must be a whole number of at least 1, not {value}.")
         if not 0 < self.lr < math.inf:
             raise InputError(f"lr must be a positive number, not {self.lr}.")
-        if not 0 <= self.weight_decay < math.inf:
+        if self.weight_decay is not None and not 0 <= self.weight_decay < math.inf:
             raise InputError(f"weight_decay must be a number of at least 0, not {self.weight_decay}.")
         if self.patience is not None and self.patience < 1:
             raise InputError(f"patience must be at least 1, not {self.patience}.")
@@ -72,11 +73,12 @@ class Settings:
         """
         return self.lr * 0.1 ** sum(epoch >= m for m in self.milestones)
 
-    def under(self, protocol: ProtocolName) -> Settings:
-        """These settings with what the protocol prescribes."""
-        if protocol == "paper":
-            return replace(self, patience=None, drop_last=True)
-        return self
+    def under(self, protocol: ProtocolName, encoder: Encoder | None = None) -> Settings:
+        """These settings with what the protocol prescribes and what is left to the encoder."""
+        filled = self
+        if self.weight_decay is None and encoder is not None:
+            filled = replace(filled, weight_decay=encoder.weight_decay)
+        return replace(filled, patience=None, drop_last=True) if protocol == "paper" else filled
 
 
 def resolve_device(name: str) -> torch.device:

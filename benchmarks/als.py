@@ -1,0 +1,103 @@
+"""Our ALS against that of the `implicit` package, on the same pairs with the same numbers.
+
+    python benchmarks/als.py TRAIN --other PYTHON [--factors 128] [--iterations 15] [--threads 2]
+
+PYTHON is the interpreter of an environment of its own, with implicit (`pip install implicit==0.7.3`).
+Printed are seconds and the ratio theirs / ours, with exact solves and with what is the default of both, three
+steps of conjugate gradients, and the value that each reaches of the loss that all of them minimise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import evenhand as eh
+from evenhand.rivals import ALS
+
+THEIRS = """
+import json, sys, time
+import implicit, numpy as np, scipy.sparse as sp
+folder, factors, iterations, alpha, l2, threads, cg = json.loads(sys.argv[1])
+z = np.load(folder + "/train.npz")
+X = sp.csr_matrix((np.ones(len(z["items"]), np.float32), z["items"], z["indptr"]), shape=tuple(z["shape"]))
+model = implicit.als.AlternatingLeastSquares(factors=factors, regularization=l2, alpha=1 + alpha, use_cg=cg,
+    iterations=iterations, num_threads=threads, random_state=0)
+began = time.perf_counter()
+model.fit(X, show_progress=False)
+seconds = time.perf_counter() - began
+np.savez(folder + "/theirs.npz", users=model.user_factors, items=model.item_factors)
+print(json.dumps([seconds, implicit.__version__]))
+"""
+
+
+def loss(users: np.ndarray, items: np.ndarray, train: eh.Interactions, rival: ALS) -> float:
+    """The objective of `ALS`, summed over all cells without visiting them."""
+    users, items = users.astype(np.float64), items.astype(np.float64)
+    scores = np.concatenate(
+        [
+            (users[train.users[part]] * items[train.items[part]]).sum(1)
+            for part in np.array_split(np.arange(len(train)), 1 + len(train) // 100_000)
+        ]
+    )
+    everywhere = float(np.sum((users.T @ users) * (items.T @ items)))
+    seen = float(np.sum((1 + rival.alpha) * (1 - scores) ** 2 - scores**2))
+    return everywhere + seen + rival.l2 * float(np.sum(users**2) + np.sum(items**2))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("train")
+    parser.add_argument("--other", required=True, help="python of the environment with implicit")
+    parser.add_argument("--factors", type=int, default=ALS.factors)
+    parser.add_argument("--iterations", type=int, default=ALS.iterations)
+    parser.add_argument("--threads", type=int, default=2)
+    asked = parser.parse_args()
+
+    torch.set_num_threads(asked.threads)
+    train = eh.Interactions.read(asked.train)
+    rival = ALS(factors=asked.factors, iterations=asked.iterations)
+    print(f"{train}; {rival}; {asked.threads} threads")
+    print(f"{platform.machine()}, torch {torch.__version__}, evenhand {eh.__version__}")
+    seconds = {}
+    for name, steps in (("exact", 0), ("3 CG steps", 3)):
+        began = time.perf_counter()
+        fitted = replace(rival, steps=steps).fit(train)
+        seconds[name] = time.perf_counter() - began
+        ours = loss(*(side.numpy() for side in fitted.vectors), train, rival)
+        print(f"{'ours, ' + name:24}{seconds[name]:8.2f} s{'':16}loss {ours:,.1f}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        shape = [train.n_users, train.n_items]
+        np.savez(Path(folder) / "train.npz", items=train.items, indptr=train.indptr, shape=shape)
+        for name, cg in (("exact", False), ("3 CG steps", True)):
+            arguments = [folder, rival.factors, rival.iterations, rival.alpha, rival.l2, asked.threads, cg]
+            # Its BLAS would otherwise start threads within its own threads.
+            answer = subprocess.run(
+                [asked.other, "-c", THEIRS, json.dumps(arguments)],
+                check=True,
+                capture_output=True,
+                text=True,
+                env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+            )
+            theirs, version = json.loads(answer.stdout)
+            found = np.load(Path(folder) / "theirs.npz")
+            there = loss(found["users"], found["items"], train, rival)
+            ratio = theirs / seconds[name]
+            print(
+                f"{'implicit, ' + name:24}{theirs:8.2f} s  ratio {ratio:5.2f}   loss {there:,.1f}", flush=True
+            )
+    print(f"implicit {version}; ratio: their seconds over ours with the same solver")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,230 @@
+"""Where a search looks: the sensible range of every parameter, in one table.
+
+A parameter is either searched by default (`RANGES`) or deliberately left as it is (`FIXED`, with the reason);
+a test holds every registered method, rival and encoder to that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evenhand.encoders import MF, LightGCN
+from evenhand.errors import InputError, unknown
+from evenhand.experiments.setup import Setup
+from evenhand.methods import parse_value
+from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Reg
+from evenhand.rivals import ALS, EASE, ItemKNN, Popular
+from evenhand.samplers import (
+    AUCSampler,
+    BalancedSampler,
+    DynamicSampler,
+    GroupSampler,
+    PopularitySampler,
+    UniformSampler,
+)
+from evenhand.training.settings import Settings
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `low` to `high`, both included; `log` gives every order of magnitude the same attention."""
+
+    low: float
+    high: float
+    log: bool = False
+    integer: bool = False
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise InputError(f"a range goes from a number up to a larger one, not {self}.")
+        if self.log and self.low <= 0:
+            raise InputError(f"a logarithmic range starts above 0, not {self}.")
+        if self.integer and not (float(self.low).is_integer() and float(self.high).is_integer()):
+            raise InputError(f"a range of whole numbers has whole ends, not {self}.")
+
+    def __str__(self) -> str:
+        return f"{self.low:g}..{self.high:g}{':log' if self.log else ''}"
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        return self.tidy(self.low), self.tidy(self.high)
+
+    def distribution(self) -> Any:
+        """The same in Optuna's words."""
+        from optuna.distributions import FloatDistribution, IntDistribution
+
+        if self.integer:
+            return IntDistribution(int(self.low), int(self.high), log=self.log)
+        return FloatDistribution(self.low, self.high, log=self.log)
+
+    def tidy(self, value: float) -> float | int:
+        """With four digits, so that what is trained is what a person can paste."""
+        return int(value) if self.integer else min(max(float(f"{value:.4g}"), self.low), self.high)
+
+    def nearest(self, value: Any) -> float | int:
+        """The point of the range where a search starts that would like to start at `value`."""
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        inside = min(max(value, self.low), self.high) if number else self.low
+        return int(inside) if self.integer else float(inside)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few values."""
+
+    values: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.values) < 2 or len(set(map(repr, self.values))) != len(self.values):
+            raise InputError(f"a choice is between two or more different values, not '{self}'.")
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.values))
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        return self.values
+
+    def distribution(self) -> Any:
+        from optuna.distributions import CategoricalDistribution
+
+        return CategoricalDistribution(self.values)
+
+    def tidy(self, value: Any) -> Any:
+        return value
+
+    def nearest(self, value: Any) -> Any:
+        return value if value in self.values else self.values[0]
+
+
+Space = Mapping[str, Range | Choice]
+
+RANGES: Mapping[type, Space] = {
+    Settings: {
+        "lr": Range(3e-4, 0.05, log=True),
+        "weight_decay": Range(1e-7, 1e-3, log=True),
+    },
+    MF: {},
+    LightGCN: {"layers": Range(1, 4, integer=True)},
+    UniformSampler: {},
+    PopularitySampler: {"exponent": Range(0, 1)},
+    DynamicSampler: {"candidates": Range(2, 20, log=True, integer=True)},
+    GroupSampler: {},
+    BalancedSampler: {},
+    AUCSampler: {
+        "alpha": Range(0.5, 1),
+        "beta": Range(1e-3, 1, log=True),
+        "gamma": Range(1e-4, 0.5, log=True),
+        "candidates": Range(2, 20, log=True, integer=True),
+    },
+    BPR: {},
+    IPS: {"smoothing": Range(0, 1)},
+    Reg: {"weight": Range(1e-3, 0.5, log=True)},
+    MACR: {"item_weight": Range(1e-5, 0.1, log=True), "user_weight": Range(1e-5, 0.1, log=True)},
+    CausE: {"weight": Range(1e-3, 10, log=True), "share": Range(0.02, 0.5, log=True)},
+    BCLoss: {
+        "tau1": Range(0.03, 0.3, log=True),
+        "tau2": Range(0.03, 0.5, log=True),
+        "weight": Range(0.1, 0.9),
+        "warm_up": Range(1, 20, log=True, integer=True),
+        "final": Choice(("inner", "cosine")),
+    },
+    Popular: {},
+    ItemKNN: {
+        "neighbours": Range(10, 500, log=True, integer=True),
+        "shrink": Range(1, 500, log=True),
+    },
+    EASE: {"l2": Range(10, 10_000, log=True)},
+    ALS: {
+        "factors": Range(16, 256, log=True, integer=True),
+        "alpha": Range(0.5, 50, log=True),
+        "l2": Range(1, 300, log=True),
+    },
+}
+"""What a search varies unless told otherwise."""
+
+_SIZE = "the size of the model is a question of cost, and the same for everyone who is compared"
+_COST = "more is better, and slower"
+_PUBLISHED = "a variant for replications"
+
+FIXED: Mapping[type, Mapping[str, str]] = {
+    Settings: {
+        "epochs": "validation chooses the epoch",
+        "batch": "it moves with lr, and decides the speed",
+        "milestones": "validation chooses the epoch",
+        "negatives": "it belongs to the objective, and decides the speed",
+        "patience": "validation chooses the epoch",
+        "drop_last": "it belongs to the protocol",
+        "deterministic": "it does not change what is learned",
+        "sampler_scores": _PUBLISHED,
+    },
+    MF: {"dim": _SIZE},
+    LightGCN: {"dim": _SIZE},
+    GroupSampler: {"groups": "it belongs to the data", "shares": "it is the method"},
+    AUCSampler: {"probes": _COST, "ecdf": _COST},
+    MACR: {"c": "validation chooses it for every seed", "matrix": _PUBLISHED},
+    BCLoss: {"margin": _PUBLISHED, "in_batch": _PUBLISHED},
+    ALS: {"iterations": _COST, "steps": _COST},
+}
+"""What stays as it is, and why; `--range` searches the numbers among these too."""
+
+
+def search_space(
+    setup: Setup, fixed: Mapping[str, Any] | None = None, ranges: Space | None = None
+) -> dict[str, Range | Choice]:
+    """What a search for this setup varies.
+
+    These are the ranges of the table and the given ones, without what is `fixed` and what the method's text
+    already says (`auc-ns:alpha=0.8`).
+    """
+    fixed, ranges = fixed or {}, ranges or {}
+    label, known = setup.entrant.label, setup.parameters()
+    held = {*fixed, *setup.named}
+    for name in (*fixed, *ranges):
+        if name not in known:
+            raise unknown(f"parameter of '{label}'", name, known)
+        if name in fixed and name in setup.named and fixed[name] != known[name]:
+            raise InputError(f"{name} is given twice, in '{label}' and as {fixed[name]}; leave one out.")
+        if name in ranges and name in held:
+            raise InputError(f"{name} cannot be both fixed and searched; leave one of them out.")
+    tables = [RANGES.get(type(part), {}) for part in setup.parts().values()]
+    space = {name: span for table in tables for name, span in table.items() if name not in held}
+    space |= ranges
+    if not space:
+        raise InputError(f"'{label}' has no parameter that could be tuned.")
+    for name, span in space.items():
+        _check_ends(setup, name, span)
+    return space
+
+
+def parse_range(text: str, setup: Setup) -> tuple[str, Range | Choice]:
+    """`lr=1e-4..1e-2:log`, or `final=inner,cosine` for a choice.
+
+    >>> parse_range("beta=0.001..1:log", Setup.of("auc-ns"))
+    ('beta', Range(low=0.001, high=1.0, log=True, integer=False))
+    """
+    name, equals, value = text.partition("=")
+    name = name.strip().replace("-", "_")
+    if not equals:
+        raise InputError(f"--range is written key=low..high or key=low..high:log, not '{text}'.")
+    if name not in setup.parameters():
+        raise unknown(f"parameter of '{setup.entrant.label}'", name, setup.parameters())
+    low, dots, high = value.removesuffix(":log").partition("..")
+    if not dots:
+        return name, Choice(tuple(parse_value(name, one.strip()) for one in value.split(",")))
+    try:
+        ends = float(low), float(high)
+    except ValueError:
+        raise InputError(f"--range {text}: the ends of a range are numbers.") from None
+    return name, Range(*ends, log=value.endswith(":log"), integer=setup.is_whole(name))
+
+
+def _check_ends(setup: Setup, name: str, span: Range | Choice) -> None:
+    """A search over impossible values fails before the first trial."""
+    if isinstance(span, Range) and isinstance(setup.parameters()[name], (bool, tuple)):
+        raise InputError(f"{name} is not a number, so a range makes no sense; list its values: {name}=a,b.")
+    for end in span.ends:
+        setup.having({name: end})

@@ -1,0 +1,172 @@
+"""BC loss: a contrastive loss that asks more of a pair the less popularity alone would predict it.
+
+A small branch that knows only how popular users and items are is trained first and then frozen. What it
+predicts badly gets a margin: the angle between user and item must be smaller by that much.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from evenhand.data.interactions import Interactions
+from evenhand.encoders.base import Tables, Vectors
+from evenhand.errors import InputError, unknown
+from evenhand.objectives.base import Loss, Objective, Scored, mine, normal
+from evenhand.samplers.base import products, rows
+
+Margin = Literal["code", "paper"]
+Final = Literal["inner", "cosine"]
+_USER_LEVELS, _ITEM_LEVELS = 0xBC01, 0xBC02
+_EDGE = 1 - 1e-7
+"""Beyond this cosine an angle has no finite gradient."""
+
+
+@dataclass(frozen=True)
+class BCLoss(Objective):
+    """`-log softmax` of `cos(θ + M)/tau1` for the positive against `cos θ/tau1` of the negatives.
+
+    For `warm_up` epochs only the popularity branch learns, by the same loss on its own cosines without a
+    margin; from then on only the encoder, and M is a constant. It wants many negatives: 128 a positive.
+    """
+
+    tau1: float = 0.07
+    """Temperature of the main loss."""
+    tau2: float = 0.1
+    """Temperature of the popularity branch."""
+    weight: float = 0.5
+    """Weight of the branch's loss, and 1 - weight that of the main one: a scale against the weight decay."""
+    warm_up: int = 5
+    """Epochs in which the branch learns and the encoder stays as it is."""
+    margin: Margin = "code"
+    """M = 1 - σ(a·b) as in the published code, or "paper": the angle between a and b. Never above π - θ."""
+    final: Final = "inner"
+    """Recommend by inner product, as published, or by "cosine", which is what was trained."""
+    in_batch: bool = False
+    """Use the other positives of the batch as negatives, as published for LightGCN; the sampler is idle."""
+
+    def __post_init__(self) -> None:
+        for name in ("tau1", "tau2"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise InputError(f"{name} must be a positive number, not {getattr(self, name)}.")
+        if not 0 < self.weight < 1:
+            raise InputError(f"weight must lie between 0 and 1, not {self.weight}.")
+        if not isinstance(self.warm_up, int) or self.warm_up < 0:
+            raise InputError(f"warm_up must be a whole number of at least 0, not {self.warm_up}.")
+        for name, kind in (("margin", Margin), ("final", Final)):
+            if getattr(self, name) not in get_args(kind):
+                raise unknown(name, str(getattr(self, name)), get_args(kind))
+        if not isinstance(self.in_batch, bool):
+            raise InputError(f"in_batch must be true or false, not {self.in_batch}.")
+
+    @property
+    def negatives(self) -> int:
+        return 1 if self.in_batch else 128
+
+    def start(self, train: Interactions, model: Tables, seeds: Sequence[int]) -> RunningBCLoss:
+        device, dim = model.items.device, model.items.shape[-1]
+        levels, tables = [], []
+        for counts, salt in ((train.activity, _USER_LEVELS), (train.popularity, _ITEM_LEVELS)):
+            distinct = np.unique(counts[counts > 0])  # what has no pair is like what has the fewest
+            levels.append(torch.from_numpy(np.searchsorted(distinct, counts)).to(device))
+            xavier = (2 / (len(distinct) + dim)) ** 0.5
+            tables.append(normal((len(distinct), dim), seeds, salt, xavier).to(device))
+        return RunningBCLoss(self, levels, tables)
+
+
+class RunningBCLoss(Loss):
+    decays = False
+
+    def __init__(self, of: BCLoss, levels: Sequence[Tensor], tables: Sequence[Tensor]) -> None:
+        super().__init__()
+        self.of = of
+        self.transforms = of.final == "cosine"
+        self.user_level, self.item_level = levels
+        """int64: the place of each user's and item's count among the distinct ones."""
+        self.user_table, self.item_table = map(nn.Parameter, tables)
+        """[R, levels, d]"""
+        self.warming = of.warm_up > 0
+
+    @property
+    def trains_encoder(self) -> bool:
+        return not self.warming
+
+    def begin_epoch(self, epoch: int) -> None:
+        self.warming = epoch < self.of.warm_up
+
+    def forward(self, batch: Scored) -> Tensor:
+        if self.warming:
+            return self.of.weight * self.popularity_loss(batch)
+        return (1 - self.of.weight) * self.main_loss(batch)
+
+    def popularity_loss(self, batch: Scored) -> Tensor:
+        """[r]: the branch's own contrastive loss."""
+        user, positive = self._branch(batch)
+        if self.of.in_batch:
+            others = self._others(batch, user, positive)
+        else:
+            items = rows(mine(self.item_table, batch), self.item_level[batch.negatives])
+            others = cosine(user, items)
+        return contrast(cosine(user, positive), others, self.of.tau2)
+
+    def main_loss(self, batch: Scored) -> Tensor:
+        """[r]: the encoder's contrastive loss, with the margin on the positive."""
+        angle = cosine(batch.user, batch.positive).clamp(-_EDGE, _EDGE).arccos()
+        raised = (angle + self.margins(batch, angle.detach())).cos()
+        if self.of.in_batch:
+            others = self._others(batch, batch.user, batch.positive)
+        else:
+            others = cosine(batch.user, batch.negative)
+        return contrast(raised, others, self.of.tau1)
+
+    @torch.no_grad()
+    def margins(self, batch: Scored, angle: Tensor) -> Tensor:
+        """[r, B]: M of the positives, no more than what is left of π: beyond it cos would rise again."""
+        user, positive = self._branch(batch)
+        if self.of.margin == "code":
+            margin = 1 - torch.sigmoid((user * positive).sum(-1))
+        else:
+            margin = cosine(user, positive).clamp(-_EDGE, _EDGE).arccos()
+        return torch.minimum(margin, math.pi - angle)
+
+    def finals(self, vectors: Vectors) -> tuple[Vectors, ...]:
+        if self.of.final == "inner":
+            return (vectors,)
+        # One replica at a time, so that its last digits do not depend on how many there are.
+        unit = [torch.stack([torch.nn.functional.normalize(one, dim=-1) for one in side]) for side in vectors]
+        return (Vectors(*unit),)
+
+    def _branch(self, batch: Scored) -> tuple[Tensor, Tensor]:
+        """[r, B, d] each: the branch's vectors of users and positives."""
+        return (
+            rows(mine(self.user_table, batch), self.user_level[batch.users]),
+            rows(mine(self.item_table, batch), self.item_level[batch.positives]),
+        )
+
+    def _others(self, batch: Scored, user: Tensor, positive: Tensor) -> Tensor:
+        """[r, B, B]: cosines with the batch's positives; -inf where that is the user's own positive."""
+        same = batch.positives.unsqueeze(1) == batch.positives.unsqueeze(2)
+        unit = torch.nn.functional.normalize
+        return (unit(user, dim=-1) @ unit(positive, dim=-1).mT).masked_fill(same, -torch.inf)
+
+
+def cosine(a: Tensor, b: Tensor) -> Tensor:
+    """Of a [r, B, d] with b [r, B, d] or with each of b [r, B, n, d]; 0 where a vector is 0."""
+    length = torch.linalg.vector_norm(a, dim=-1)
+    if b.ndim > a.ndim:
+        product, length = products(b, a), length.unsqueeze(-1)
+    else:
+        product = (a * b).sum(-1)
+    return product / (length * torch.linalg.vector_norm(b, dim=-1)).clamp_min(1e-12)
+
+
+def contrast(positive: Tensor, negatives: Tensor, temperature: float) -> Tensor:
+    """[r]: the mean of -log softmax of the positive [r, B] against its negatives [r, B, n]."""
+    logits = torch.cat([positive.unsqueeze(-1), negatives], -1) / temperature
+    return (logits.logsumexp(-1) - logits[..., 0]).mean(1)

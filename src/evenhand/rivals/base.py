@@ -1,0 +1,73 @@
+"""What a rival is: a few checked parameters that, fitted to a log, score the whole catalogue for any user."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from evenhand.data.interactions import Interactions
+from evenhand.errors import InputError
+from evenhand.ranking.ids import known_positions
+from evenhand.ranking.recommender import list_table
+from evenhand.ranking.topk import top_by
+
+
+@dataclass(frozen=True)
+class Rival(ABC):
+    """What a practitioner would pick instead. Subclasses add parameters and check them in `__post_init__`."""
+
+    seeded: ClassVar[bool] = False
+    """Whether two seeds give two results; what is deterministic is fitted once."""
+
+    @abstractmethod
+    def fit(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> Fitted:
+        """Learn from the pairs of `train`; ratings and times are not looked at."""
+
+
+class Fitted(ABC):
+    """A rival that has seen its train part: a `Recommender` that can also answer with a table."""
+
+    train: Interactions
+
+    @abstractmethod
+    def scores(self, users: np.ndarray) -> Tensor:
+        """[n, n_items] for users by index: a new tensor, which the caller may write to."""
+
+    @property
+    def vectors(self) -> tuple[Tensor, Tensor] | None:
+        """User and item vectors whose products are the scores, where there are such."""
+        return None
+
+    def recommend(self, users: Any = None, k: int = 20, *, exclude: Interactions | None = None) -> pa.Table:
+        """The k best items of the given users (ids; None means all): user, item, score, rank.
+
+        Left out are the pairs of `exclude`, which are those of train unless given.
+        """
+        wanted = np.arange(self.train.n_users)
+        if users is not None:
+            wanted = known_positions(users, self.train.user_ids, "user")
+        exclude = self.train if exclude is None else exclude
+        items, scores = top_by(self.scores, self.train.n_items, wanted, k, exclude=exclude)
+        return list_table(self.train, wanted, items, scores)
+
+
+def check_whole(name: str, value: Any, least: int = 1) -> None:
+    """A parameter that counts something."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InputError(f"{name} must be a whole number of at least {least}, not {value}.")
+
+
+def check_number(name: str, value: Any, *, zero: bool) -> None:
+    """A finite number, positive or (with `zero`) at least 0."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if not is_number or value < 0 or (value == 0 and not zero):
+        raise InputError(
+            f"{name} must be a {'number of at least 0' if zero else 'positive number'}, not {value}."
+        )

@@ -1,0 +1,78 @@
+"""Item-based nearest neighbours: an item is recommended for its likeness to what the user touched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evenhand.data.csr import gather_rows, slices_within
+from evenhand.data.interactions import Interactions
+from evenhand.ranking.topk import top_by
+from evenhand.rivals.base import Fitted, Rival, check_number, check_whole
+from evenhand.rivals.cooccurrence import cooccurrences
+
+_CHUNK_TERMS = 2**22
+"""Similarities summed up together: about 100 MB with their indices."""
+
+
+@dataclass(frozen=True)
+class ItemKNN(Rival):
+    """`s(u, j) = Σ_{i ∈ N(j) ∩ I_u} sim(i, j)` with `sim(i, j) = |U_i ∩ U_j| / (√(|U_i|·|U_j|) + shrink)`."""
+
+    neighbours: int = 100
+    """How many items most like it count for an item, |N(j)|; fewer where fewer share a user with it."""
+    shrink: float = 10
+    """Added to the cosine's denominator, so that a likeness that rests on few users counts for less."""
+
+    def __post_init__(self) -> None:
+        check_whole("neighbours", self.neighbours)
+        check_number("shrink", self.shrink, zero=True)
+
+    def fit(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> FittedItemKNN:
+        root = torch.from_numpy(train.popularity).float().sqrt()
+
+        def similarity(items: np.ndarray) -> Tensor:
+            shared = cooccurrences(train, items)
+            likeness = shared / (root[items, None] * root + self.shrink)
+            likeness[shared == 0] = -torch.inf
+            likeness[torch.arange(len(items)), torch.from_numpy(items)] = -torch.inf
+            return likeness
+
+        everything = np.arange(train.n_items)
+        near, likeness = top_by(similarity, train.n_items, everything, min(self.neighbours, train.n_items))
+        real = near >= 0
+        item, neighbour = np.repeat(everything, real.sum(1)), near[real]
+        order = np.argsort(neighbour, kind="stable")
+        counts = np.bincount(neighbour, minlength=train.n_items)
+        return FittedItemKNN(
+            train,
+            np.concatenate([[0], np.cumsum(counts)]),
+            item[order].astype(np.int32),
+            likeness[real][order],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class FittedItemKNN(Fitted):
+    """The similarities as CSR: row i holds the items j that have i among their neighbours."""
+
+    train: Interactions
+    indptr: np.ndarray
+    """int64 [n_items + 1]"""
+    items: np.ndarray
+    """int32 [n_similarities], ascending within each row"""
+    likeness: np.ndarray
+    """float32 [n_similarities]"""
+
+    def scores(self, users: np.ndarray) -> Tensor:
+        found = torch.zeros(len(users) * self.train.n_items)
+        position, touched = gather_rows(self.train.indptr, self.train.items, users)
+        everything = np.arange(len(self.items))
+        for part in slices_within(np.diff(self.indptr)[touched], _CHUNK_TERMS):
+            of, entry = gather_rows(self.indptr, everything, touched[part])
+            cell = position[part][of] * self.train.n_items + self.items[entry]
+            found.scatter_add_(0, torch.from_numpy(cell), torch.from_numpy(self.likeness[entry]))
+        return found.view(len(users), self.train.n_items)

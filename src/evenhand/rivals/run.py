@@ -1,0 +1,117 @@
+"""A rival under the same protocol as a trained method: fitted on train, judged on the same held-out parts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from evenhand.data.interactions import Interactions
+from evenhand.data.splits import Split
+from evenhand.methods import assigned, wrong_types_told
+from evenhand.ranking.topk import Score
+from evenhand.rivals import RIVALS
+from evenhand.rivals.base import Fitted, Rival
+from evenhand.training.selection import STOPPING_K, Evaluator, Results
+from evenhand.training.settings import ProtocolName
+
+
+@dataclass(frozen=True)
+class Challenger:
+    """A rival as asked for: its label, its name in the registry, and all parameters filled in."""
+
+    label: str
+    method: str
+    rival: Rival
+
+
+def challenger(asked: str | Rival) -> Challenger:
+    """Parse `name:key=value`, or name a rival that was made by hand.
+
+    >>> challenger("ease:l2=300").rival, challenger(RIVALS["ease"].rival(l2=300)).label
+    (EASE(l2=300), 'ease:l2=300')
+    """
+    if isinstance(asked, str):
+        name, values = assigned(asked, RIVALS)
+        with wrong_types_told(asked, values):
+            return Challenger(asked.strip(), name, RIVALS[name].rival(**values))
+    for kind in RIVALS.values():
+        if type(asked) is kind.rival:
+            chosen = {name: getattr(asked, name) for name in kind.parameters()}
+            changed = [f"{name}={v}" for name, v in chosen.items() if v != kind.parameters()[name]]
+            return Challenger(":".join([kind.name, *changed]), kind.name, asked)
+    name = type(asked).__name__.lower()
+    return Challenger(name, name, asked)
+
+
+@dataclass(frozen=True, eq=False)
+class RivalFit:
+    """What `Fit` is for trained methods: the outcome, with what a comparison needs beside it."""
+
+    fitted: tuple[Fitted, ...]
+    """One a seed, or a single one where the seed makes no difference."""
+    known: Interactions
+    """Train and validation pairs, which are not recommended again."""
+    best: int
+    """Position of the one that did best on validation (without such a part, of the first)."""
+    results: Results
+    """Metrics on test, one result for each of `fitted`; empty without a test part."""
+    validation: tuple[float, ...] | None
+    """Validation NDCG@10 of each; None where nothing was held out for that."""
+    seconds: float
+    notes: tuple[str, ...]
+
+    epochs: ClassVar[tuple[int, ...]] = ()
+    history: ClassVar[tuple[Mapping[str, Any], ...]] = ()
+
+    @property
+    def scorers(self) -> list[Score]:
+        return [one.scores for one in self.fitted]
+
+    @property
+    def vectors(self) -> tuple[Tensor, Tensor] | None:
+        """[R, n_users, d] and [R, n_items, d], of rivals that are made of vectors."""
+        pairs = [one.vectors for one in self.fitted]
+        users, items = ([pair[side].cpu() for pair in pairs if pair is not None] for side in (0, 1))
+        return (torch.stack(users), torch.stack(items)) if users else None
+
+    def lists(self, k: int) -> pa.Table:
+        """The k best items of every user, as a table."""
+        return self.fitted[self.best].recommend(k=k, exclude=self.known)
+
+
+def fit_rival(
+    split: Split,
+    rival: Rival,
+    seeds: Sequence[int],
+    protocol: ProtocolName,
+    device: torch.device,
+    hot: np.ndarray,
+    ks: tuple[int, ...],
+) -> RivalFit:
+    """Fit on train alone; validation chooses and test is looked at once, as for every method."""
+    began = time.perf_counter()
+    fitted = tuple(rival.fit(split.train, seed, device) for seed in (seeds if rival.seeded else seeds[:1]))
+    seconds = time.perf_counter() - began
+    scorers = [one.scores for one in fitted]
+    validation = None
+    if protocol == "honest" and split.validation is not None and len(split.validation):
+        k = min(STOPPING_K, split.train.n_items)
+        scored = Evaluator(split.validation, split.train, hot, (k,)).judged(scorers)
+        validation = tuple(one[k].mean("ndcg") for one in scored)
+    known = split.train if protocol == "paper" else split.consumed
+    return RivalFit(
+        fitted,
+        split.consumed,
+        best=0 if validation is None else int(np.argmax(validation)),
+        results=Evaluator(split.test, known, hot, ks).results_by(scorers) if len(split.test) else {},
+        validation=validation,
+        seconds=seconds,
+        notes=split.notes,
+    )
