@@ -43,13 +43,13 @@ def test_parses(text: str, sampler: Sampler) -> None:
     [
         (
             "auc",
-            "unknown method 'auc'; did you mean 'auc-ns'? Known: auc-ns, dns, fairstatic, ips-cn, pns, rns, samreg.",
+            "unknown method 'auc'; did you mean 'auc-ns'? Known: {known}.",
         ),
         (
             "DNS",
-            "unknown method 'DNS'; did you mean 'dns'? Known: auc-ns, dns, fairstatic, ips-cn, pns, rns, samreg.",
+            "unknown method 'DNS'; did you mean 'dns'? Known: {known}.",
         ),
-        ("xyzzy", "unknown method 'xyzzy'; Known: auc-ns, dns, fairstatic, ips-cn, pns, rns, samreg."),
+        ("xyzzy", "unknown method 'xyzzy'; Known: {known}."),
         (
             "dns:candidate=2",
             "unknown parameter of 'dns' 'candidate'; did you mean 'candidates'? Known: candidates.",
@@ -68,7 +68,7 @@ def test_parses(text: str, sampler: Sampler) -> None:
 def test_refuses_in_one_sentence(text: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         contender(text)
-    assert str(caught.value) == message
+    assert str(caught.value) == message.replace("{known}", ", ".join(sorted(METHODS)))
 
 
 def test_shared_values_reach_methods_that_know_them_and_yield_to_their_own() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from evenhand.cli import compare, data, evaluate, export, methods, recommend, similar, train, update
+from evenhand.cli import compare, data, evaluate, export, methods, recommend, similar, train, tune, update
 
 app = typer.Typer(
     name="evenhand",
@@ -16,6 +16,7 @@ app = typer.Typer(
 )
 app.command("compare")(compare.command)
 app.command("train")(train.command)
+app.command("tune")(tune.command)
 app.command("recommend")(recommend.command)
 app.command("similar")(similar.command)
 app.command("export")(export.command)

@@ -8,6 +8,7 @@ import typer
 
 from evenhand.cli import options as opt
 from evenhand.cli.flatten import flattened
+from evenhand.errors import InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +26,9 @@ def command(
     methods: Annotated[
         str, typer.Option(help="Methods and rivals, separated by commas; parameters as name:key=value.")
     ] = "rns,pns,dns,auc-ns",
+    tune: Annotated[
+        int, typer.Option(help="First search each method's parameters on validation, in so many trials.")
+    ] = 0,
     k: opt.Ks = "5,10,20",
     hot: opt.Hot = None,
     out: Annotated[str | None, typer.Option(help="Folder for results and recommendations.")] = None,
@@ -36,11 +40,14 @@ def command(
     """Train several methods alike and compare their accuracy and popularity bias."""
     from evenhand.cli import show
     from evenhand.cli.plan import make_plan
+    from evenhand.cli.searching import flags_given
     from evenhand.experiments.compare import compare
     from evenhand.experiments.output import run_folder, write_comparison
     from evenhand.paper.errors import with_mse
     from evenhand.training.progress import contender_bars
 
+    if tune < 0:
+        raise InputError(f"--tune takes a number of trials, not {tune}.")
     plan = make_plan(
         data,
         methods.split(","),
@@ -56,7 +63,7 @@ def command(
     )
     with (
         run_folder(plan.folder, force, resume) as checkpoints,
-        contender_bars(len(plan.contenders)) as progress,
+        contender_bars(len(plan.contenders) * (2 if tune else 1)) as progress,
     ):
         result = compare(
             plan.source.split,
@@ -72,6 +79,8 @@ def command(
             progress=progress,
             checkpoints=checkpoints,
             resume=resume,
+            tune=tune,
+            held=flags_given(training, sampling),
         )
         result = with_mse(result, plan.source.split)
         if plan.folder is not None:
@@ -92,11 +101,18 @@ def _print(result: CompareResult, title: str, folder: Path | None) -> None:
     for name, rows in result.other_tests.items():
         middle = [row for row in rows if row.k == headline_k(result.ks)]
         show.print_rows(screen, middle, f"unbiased test ({name})")
+    chosen = [
+        f"{label}, best of {len(found.trials)} trials: "
+        + ", ".join(f"{name}={value}" for name, value in found.parameters.items())
+        for label, found in result.tuned.items()
+    ]
     times = ", ".join(
         f"{label} {fit.seconds:.0f} s" + (f" ({show.span(fit.epochs)} epochs)" if fit.epochs else "")
         for label, fit in result.fits.items()
     )
-    show.print_notes(screen, [f"split {result.description}", *result.notes, f"trained {times}", *shortened])
+    show.print_notes(
+        screen, [f"split {result.description}", *chosen, *result.notes, f"trained {times}", *shortened]
+    )
     show.print_sentence(screen, f"\n{result.sentence}")
     if folder is not None:
         show.print_sentence(

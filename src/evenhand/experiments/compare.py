@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,10 @@ from evenhand.encoders import Encoder
 from evenhand.errors import InputError
 from evenhand.experiments.configuration import configuration
 from evenhand.experiments.entrants import Entrant, Outcome, entrant
+from evenhand.experiments.search_space import search_space
+from evenhand.experiments.setup import Setup
+from evenhand.experiments.tune import TuneResult
+from evenhand.experiments.tune import tune as search
 from evenhand.experiments.verdict import verdict
 from evenhand.metrics.statistics import Summary, summarise
 from evenhand.metrics.users import METRICS
@@ -68,6 +72,8 @@ class CompareResult:
     description: str
     """How the data was split."""
     notes: tuple[str, ...]
+    tuned: Mapping[str, TuneResult] = field(default_factory=dict)
+    """By label: what was chosen on validation, where that was asked for."""
 
     def row(self, name: str, k: int) -> Row:
         for row in self.rows:
@@ -88,6 +94,7 @@ class CompareResult:
                 label: {"seconds": round(fit.seconds, 2), "chosen_epochs": list(fit.epochs)}
                 for label, fit in self.fits.items()
             },
+            "tuned": {label: found.to_json() for label, found in self.tuned.items()},
             "configuration": configuration(self),
         }
 
@@ -107,13 +114,16 @@ def compare(
     progress: Callable[[str], OnEpoch | None] | None = None,
     checkpoints: Path | None = None,
     resume: bool = False,
+    tune: int = 0,
+    held: Collection[str] = (),
 ) -> CompareResult:
     """Train every method with the same encoder, settings and seeds, and judge them on the same test part.
 
     Rivals (`ease`, `EASE(l2=300)`) are fitted on train and judged alike; a deterministic one has one value.
     `progress` is asked for a callback at the start of each contender, with its label. With a folder for
     `checkpoints`, `resume` goes on where an earlier call was interrupted; what had finished is not trained
-    again.
+    again. `tune` gives every contender the same number of trials first, with one seed and on validation, and
+    each is then trained with what was best for it; parameters named in `held` are not searched.
     """
     contenders = [entrant(m) for m in methods]
     if not contenders:
@@ -129,8 +139,26 @@ def compare(
     hot_mask = rule.mask(split)
 
     fits: dict[str, Outcome] = {}
+    tuned: dict[str, TuneResult] = {}
     others: dict[str, list[Row]] = {name: [] for name in other_tests or {}}
     for place, one in enumerate(contenders):
+        setup = Setup(one, encoder, settings)
+        fixed = {name: value for name, value in setup.parameters().items() if name in held}
+        if tune and search_space(setup, fixed):
+            tuned[one.label] = search(
+                split,
+                one,
+                encoder,
+                trials=tune,
+                settings=settings,
+                protocol=protocol,
+                fixed=fixed,
+                storage=checkpoints / "trials.log" if checkpoints else None,
+                device=device,
+                on_trial=progress(f"{one.label}, trials") if progress else None,
+            )
+            setup = tuned[one.label].setup
+            one = contenders[place] = setup.entrant
         on_epoch = progress(one.label) if progress else None
         if isinstance(one, Challenger):
             fits[one.label] = fit_rival(split, one.rival, numbers, protocol, where, hot_mask, ks)
@@ -139,10 +167,10 @@ def compare(
         else:
             fits[one.label] = train(
                 split,
-                encoder,
+                setup.encoder,
                 one.sampler,
                 numbers,
-                settings,
+                setup.settings,
                 protocol=protocol,
                 device=device,
                 ks=ks,
@@ -169,7 +197,10 @@ def compare(
         hot=rule,
         ks=ks,
         description=split.description,
-        notes=tuple(dict.fromkeys(note for fitted in fits.values() for note in fitted.notes)),
+        notes=tuple(
+            dict.fromkeys(note for each in (fits, tuned) for found in each.values() for note in found.notes)
+        ),
+        tuned=tuned,
     )
 
 

@@ -16,6 +16,7 @@ from evenhand.data.write import write_table
 from evenhand.errors import InputError
 from evenhand.experiments.compare import CompareResult
 from evenhand.experiments.configuration import configuration
+from evenhand.experiments.tune import TuneResult
 from evenhand.training.checkpoint import one_process
 
 CHECKPOINTS = ".checkpoints"
@@ -71,6 +72,16 @@ def write_comparison(result: CompareResult, folder: Path, origin: dict[str, Any]
     except OSError as problem:
         raise InputError(f"cannot write to {folder}: {problem.strerror}.") from problem
     write_table(_recommendations(result), folder / "recommendations.parquet")
+
+
+def write_search(result: TuneResult, folder: Path, origin: dict[str, Any]) -> None:
+    """`best.json` and `trials.parquet`; `origin` says where the data came from."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_json(folder / "best.json", origin | result.to_json())
+    except OSError as problem:
+        raise InputError(f"cannot write to {folder}: {problem.strerror}.") from problem
+    write_table(result.table(), folder / "trials.parquet")
 
 
 def _recommendations(result: CompareResult) -> pa.Table:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evenhand.encoders import MF, LightGCN
@@ -30,7 +30,7 @@ from evenhand.training.settings import Settings
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from `low` to `high`, both included; `log` gives every order of magnitude the same attention."""
+    """Numbers from `low` to `high`, both included; with `log` every order of magnitude counts the same."""
 
     low: float
     high: float
@@ -70,6 +70,12 @@ class Range:
         inside = min(max(value, self.low), self.high) if number else self.low
         return int(inside) if self.integer else float(inside)
 
+    def including(self, value: Any) -> Range:
+        """Wide enough for `value`, where it is a number that may lie in such a range."""
+        if self.nearest(value) == value or not isinstance(value, (int, float)) or (self.log and value <= 0):
+            return self
+        return replace(self, low=min(self.low, value), high=max(self.high, value))
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -98,6 +104,9 @@ class Choice:
 
     def nearest(self, value: Any) -> Any:
         return value if value in self.values else self.values[0]
+
+    def including(self, value: Any) -> Choice:
+        return self if value in self.values else Choice((*self.values, value))
 
 
 Space = Mapping[str, Range | Choice]
@@ -178,7 +187,7 @@ def search_space(
     """What a search for this setup varies.
 
     These are the ranges of the table and the given ones, without what is `fixed` and what the method's text
-    already says (`auc-ns:alpha=0.8`).
+    already says (`auc-ns:alpha=0.8`); nothing may be left.
     """
     fixed, ranges = fixed or {}, ranges or {}
     label, known = setup.entrant.label, setup.parameters()
@@ -191,10 +200,13 @@ def search_space(
         if name in ranges and name in held:
             raise InputError(f"{name} cannot be both fixed and searched; leave one of them out.")
     tables = [RANGES.get(type(part), {}) for part in setup.parts().values()]
-    space = {name: span for table in tables for name, span in table.items() if name not in held}
+    space = {
+        name: span.including(known[name])
+        for table in tables
+        for name, span in table.items()
+        if name not in held
+    }
     space |= ranges
-    if not space:
-        raise InputError(f"'{label}' has no parameter that could be tuned.")
     for name, span in space.items():
         _check_ends(setup, name, span)
     return space

@@ -85,8 +85,15 @@ class Setup:
 
     def flags(self, names: Mapping[str, Any]) -> dict[str, Any]:
         """The same for the encoder and the settings, as options of the command line."""
+        if isinstance(self.entrant, Challenger):
+            return {}
         values = self._of(("encoder", "settings"), set(names))
-        return {f"--{name.replace('_', '-')}": value for name, value in values.items()}
+        flags = {
+            f"--{name.replace('_', '-')}": ",".join(map(str, value)) if isinstance(value, tuple) else value
+            for name, value in values.items()
+        }
+        encoder = type(self.encoder).__name__.lower()
+        return flags if encoder == "mf" else {"--encoder": encoder, **flags}
 
     def _of(self, kinds: tuple[str, ...], names: set[str]) -> dict[str, Any]:
         parts = [part for kind, part in self.parts().items() if kind in kinds]

@@ -45,7 +45,7 @@ class Trial:
 
 
 class Study:
-    """A search in progress; several processes may share one in a database, a file belongs to one at a time."""
+    """A search in progress. Several processes may share a database; a file belongs to one at a time."""
 
     def __init__(self, study: Any, where: str, space: Space, start: Mapping[str, Any], seed: int) -> None:
         self._study, self._where, self._space = study, where, space

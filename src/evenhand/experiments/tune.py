@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,15 +29,13 @@ from evenhand.experiments.study import Study, Trial, open_study
 from evenhand.metrics.users import ACCURACY
 from evenhand.rivals import Rival
 from evenhand.rivals.run import Challenger, fit_rival
+from evenhand.training.progress import OnEpoch
 from evenhand.training.run import describe_encoder, seed_numbers, train
 from evenhand.training.selection import STOPPING_K, Evaluator
 from evenhand.training.settings import ProtocolName, Settings, resolve_device
 
 HELD_OUT = 0.1
 """Share of train that a search holds out where the split has no validation part."""
-
-OnTrial = Callable[[int, int, Sequence[Trial]], None]
-"""Called with (trials finished, trials wanted, all of them)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,19 +114,22 @@ def tune(
     study: str | None = None,
     seed: int = 0,
     device: str = "auto",
-    on_trial: OnTrial | None = None,
+    on_trial: OnEpoch | None = None,
 ) -> TuneResult:
     """Search until `trials` have finished in total, those of an earlier, interrupted call included.
 
     `ranges` replace or add to those of the table, `fixed` values are not searched. Trials are kept in
     `storage`: a file (Path), the URL of a database that Optuna knows, or only in memory. Where the split has
     no validation part (as under the paper protocol) a tenth of train is held out for the search.
+    `on_trial` is told, before each trial and at the end, how many have finished and the best value.
     """
     if not isinstance(trials, int) or trials < 1:
         raise InputError(f"a search takes a number of trials from 1 on, not {trials}.")
     fixed = fixed or {}
     asked = Setup.of(method, encoder, settings, protocol)
     space = search_space(asked, fixed, ranges)
+    if not space:
+        raise InputError(f"'{asked.entrant.label}' has no parameter left to tune.")
     setup = asked.having(fixed)
     numbers, judge = seed_numbers(seeds), _Judge(tuning_split(split), metric, device)
     present = setup.parameters()
@@ -147,10 +148,10 @@ def tune(
     with open_study(storage, name, space, start, identity, seed) as opened:
         while len(done := opened.finished()) < trials:
             if on_trial:
-                on_trial(len(done), trials, done)
+                on_trial(len(done), trials, _news(done, metric))
             _try_next(opened, setup, numbers, judge, len(done), trials, saved=storage is not None)
     if on_trial:
-        on_trial(len(done), trials, done)
+        on_trial(len(done), len(done), _news(done, metric))
     best = max(done, key=lambda trial: trial.value)
     if best.problem:
         raise RunError(f"no trial of '{name}' succeeded; the last one failed because {done[-1].problem}")
@@ -191,7 +192,8 @@ class _Judge:
 
     def __call__(self, setup: Setup, seeds: tuple[int, ...]) -> float:
         fitted = self._fit(setup, seeds)
-        assert fitted.validation is not None and self.split.validation is not None
+        assert fitted.validation is not None
+        assert self.split.validation is not None
         if (self.name, self.k) == ("ndcg", min(STOPPING_K, self.split.n_items)):
             return float(np.mean(fitted.validation))
         judged = Evaluator(self.split.validation, self.split.train, self.hot, (self.k,))
@@ -236,6 +238,11 @@ def _parse_metric(text: str, n_items: int) -> tuple[str, int]:
     if not k.isdecimal() or int(k) < 1:
         raise InputError(f"a metric is written name@k, as in ndcg@10, not '{text}'.")
     return name, min(int(k), n_items)
+
+
+def _news(done: Sequence[Trial], metric: str) -> dict[str, Any]:
+    """The state of a search, in the form of an epoch's record."""
+    return {"metrics": {f"best {metric}": [max(trial.value for trial in done)]} if done else {}}
 
 
 def _column(values: Sequence[Any]) -> pa.Array:

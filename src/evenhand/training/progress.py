@@ -80,7 +80,9 @@ def news(record: Mapping[str, Any]) -> str:
     >>> news({"loss": [0.5, 0.3], "metrics": {"ndcg@10": [0.2, 0.4]}})
     'loss 0.400  ndcg@10 0.300'
     """
-    words = f"loss {np.mean(record['loss']):.3f}" if "loss" in record else "done"
+    if not record:
+        return "done"
     metrics = record.get("metrics", {})
     leading = "ndcg@10" if "ndcg@10" in metrics else next(iter(metrics), None)
-    return words if leading is None else f"{words}  {leading} {np.mean(metrics[leading]):.3f}"
+    words = [f"loss {np.mean(record['loss']):.3f}"] if "loss" in record else []
+    return "  ".join(words if leading is None else [*words, f"{leading} {np.mean(metrics[leading]):.3f}"])

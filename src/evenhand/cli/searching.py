@@ -1,0 +1,92 @@
+"""From option texts to a search: what is held, what is varied, and the folder it lives in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evenhand.cli.options import Sampling, Training
+from evenhand.errors import InputError, unknown
+
+if TYPE_CHECKING:
+    from evenhand.experiments.search_space import Space
+    from evenhand.experiments.setup import Setup
+
+JOURNAL = "trials.log"
+_OWN = (JOURNAL, "best.json", "trials.parquet")
+
+
+def flags_given(training: Training, sampling: Sampling) -> set[str]:
+    """Parameters that a person set by a flag, so that a search leaves them alone."""
+    given = asdict(training) | asdict(sampling)
+    return {name for name, value in given.items() if value is not None and value is not False}
+
+
+def fixed_values(
+    setup: Setup, texts: Sequence[str], training: Training, sampling: Sampling
+) -> dict[str, Any]:
+    """What flags and `--fix key=value` hold."""
+    from evenhand.methods import parse_value
+
+    known = setup.parameters()
+    fixed = {name: known[name] for name in flags_given(training, sampling) & set(known)}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals:
+            raise InputError(f"--fix is written key=value, not '{text}'.")
+        _check_option(setup, name)
+        if name in fixed:
+            raise InputError(f"{name} is given twice, by a flag and by --fix; leave one out.")
+        fixed[name] = parse_value(name, value)
+    return fixed
+
+
+def searched_ranges(setup: Setup, texts: Sequence[str]) -> Space:
+    """What `--range` asks for."""
+    from evenhand.experiments.search_space import parse_range
+
+    found = {}
+    for text in texts:
+        name, span = parse_range(text, setup)
+        _check_option(setup, name)
+        if name in found:
+            raise InputError(f"--range {name} is given twice; leave one out.")
+        found[name] = span
+    return found
+
+
+@contextmanager
+def search_folder(out: str, force: bool, local: bool) -> Iterator[Path]:
+    """Yields the file for the trials; a folder that holds a search is gone on with, or with force begun anew."""
+    from evenhand.experiments.output import check_folder
+
+    folder = Path(out)
+    own = any((folder / name).exists() for name in _OWN)
+    check_folder(folder, force or own)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if force and local:
+            for name in _OWN:
+                (folder / name).unlink(missing_ok=True)
+    except OSError as problem:
+        raise InputError(f"cannot write to {folder}: {problem.strerror}.") from problem
+    try:
+        yield folder / JOURNAL
+    except BaseException:
+        if not any(folder.iterdir()):
+            folder.rmdir()
+        raise
+
+
+def _check_option(setup: Setup, name: str) -> None:
+    """Refuse what the other commands have no option for, as nobody could use what is found."""
+    known = setup.parameters()
+    if name not in known:
+        raise unknown(f"parameter of '{setup.entrant.label}'", name, known)
+    options = {f.name for group in (Training, Sampling) for f in fields(group)}
+    if "settings" in setup.parts() and name in {f.name for f in fields(setup.settings)} - options:
+        raise InputError(f"{name} has no option on the command line; search it from Python, with tune().")
