@@ -15,7 +15,7 @@ from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Objective, Reg
 from evenhand.samplers import UniformSampler
 from evenhand.training.loop import Loop
 
-REPEATS = 5
+REPEATS = 3
 OBJECTIVES: dict[str, tuple[Objective, int | None]] = {
     "bpr": (BPR(), None),
     "bpr, 128 negatives": (BPR(), 128),

@@ -61,7 +61,7 @@ def searched_ranges(setup: Setup, texts: Sequence[str]) -> Space:
 
 @contextmanager
 def search_folder(out: str, force: bool, local: bool) -> Iterator[Path]:
-    """Yields the file for the trials; a folder that holds a search is gone on with, or with force begun anew."""
+    """Yields the file for the trials. A search that is in the folder goes on, or with force begins anew."""
     from evenhand.experiments.output import check_folder
 
     folder = Path(out)

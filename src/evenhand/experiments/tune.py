@@ -145,11 +145,18 @@ def tune(
         "version of evenhand": evenhand.__version__,
     }
     name = study or setup.entrant.label
-    with open_study(storage, name, space, start, identity, seed) as opened:
-        while len(done := opened.finished()) < trials:
-            if on_trial:
-                on_trial(len(done), trials, _news(done, metric))
-            _try_next(opened, setup, numbers, judge, len(done), trials, saved=storage is not None)
+    done: list[Trial] = []
+    try:
+        with open_study(storage, name, space, start, identity, seed) as opened:
+            while len(done := opened.finished()) < trials:
+                if on_trial:
+                    on_trial(len(done), trials, _news(done, metric))
+                _try_next(opened, setup, numbers, judge)
+    except (StoppedError, KeyboardInterrupt) as stop:
+        rest = (
+            "run the same command again to go on (compare: with --resume)" if storage else "nothing was saved"
+        )
+        raise StoppedError(f"stopped after {len(done)} of {trials} trials; {rest}.") from stop
     if on_trial:
         on_trial(len(done), len(done), _news(done, metric))
     best = max(done, key=lambda trial: trial.value)
@@ -161,24 +168,18 @@ def tune(
     )  # fmt: skip
 
 
-def _try_next(
-    study: Study, setup: Setup, seeds: tuple[int, ...], judge: _Judge, done: int, wanted: int, saved: bool
-) -> None:
+def _try_next(study: Study, setup: Setup, seeds: tuple[int, ...], judge: _Judge) -> None:
     """One trial, from the question to the answer."""
     values = study.ask()
     began = time.perf_counter()
     value, problem = 0.0, None
     try:
         value = judge(setup.having(values), seeds)
-    except (StoppedError, KeyboardInterrupt) as stop:
-        study.give_up()
-        rest = "run the same command again to go on" if saved else "nothing was saved"
-        raise StoppedError(f"stopped after {done} of {wanted} trials; {rest}.") from stop
-    except RunError as failure:  # such as a loss that became infinite: a bad point, which a search must know
-        problem = str(failure)
-    except BaseException:
-        study.give_up()
-        raise
+    except BaseException as failure:
+        if not isinstance(failure, RunError) or isinstance(failure, StoppedError):
+            study.give_up()
+            raise
+        problem = str(failure)  # such as a loss that became infinite: a bad point, which a search must know
     study.tell(value, time.perf_counter() - began, problem)
 
 
