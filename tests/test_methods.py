@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import evenhand as eh
 from evenhand.errors import InputError
 from evenhand.methods import METHODS, contender, label_of, parse_value
+from evenhand.objectives import BPR
 from evenhand.samplers import (
     AUCSampler,
     DynamicSampler,
@@ -118,3 +120,31 @@ def test_parameters_and_defaults_are_those_of_the_sampler() -> None:
         "probes": 10,
         "ecdf": "exact",
     }
+
+
+def test_any_objective_with_any_sampler_by_name() -> None:
+    for one in METHODS.values():
+        for other in METHODS.values():
+            if other.objective is not BPR and other.sampler is UniformSampler:
+                with pytest.raises(InputError, match="write @rns"):
+                    contender(f"{one.name}@{other.name}")
+                continue
+            both = contender(f"{one.name}@{other.name}")
+            assert (type(both.objective), type(both.sampler)) == (one.objective, other.sampler)
+
+
+@pytest.mark.parametrize("text", ["ips-cn@", "@dns", "ips-cn@nothing", "ips-cn@dns@rns"])
+def test_combinations_name_two_methods(text: str) -> None:
+    with pytest.raises(InputError, match="unknown method"):
+        contender(text)
+
+
+def test_a_combination_trains_and_flags_reach_its_sampler() -> None:
+    split = eh.simulate(60, 50, 450, uniform_test=5).split
+    found = eh.compare(
+        split, ["ips-cn@auc-ns:ecdf=8", "rns"], eh.MF(dim=4), 1, eh.Settings(epochs=2), ks=(5,)
+    )
+    assert [row.method for row in found.rows] == ["ips-cn@auc-ns", "rns"]
+    assert contender("ips-cn@auc-ns", {"alpha": 0.9, "candidates": 3}).sampler == eh.AUCSampler(
+        alpha=0.9, candidates=3
+    )

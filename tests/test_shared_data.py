@@ -1,7 +1,8 @@
 """A short training on MovieLens-100K against bands recorded from six seeds of the exact sampler.
 
-Six epochs, MF and LightGCN with d 32, batch 1024, lr 0.01, weight decay 1e-5, best test epoch, top 5. The bands are
-the recorded mean ± about three standard deviations; the rank from 64 draws must fall into those of the exact one.
+Six epochs, MF and LightGCN with d 32, batch 1024, lr 0.01, weight decay 1e-5, best test epoch, top 5. The
+bands are the recorded mean ± about three standard deviations; the rank from 64 draws must fall into those of
+the exact one.
 """
 
 from pathlib import Path

@@ -77,11 +77,18 @@ class Contender:
 def contender(text: str, shared: Mapping[str, Any] | None = None) -> Contender:
     """Parse `name:key=value:key=value`. `shared` are values for every method that knows the key.
 
+    `name@other` is the objective of one method with the negatives of another.
+
     >>> contender("dns:candidates=2").sampler
     DynamicSampler(candidates=2)
+    >>> contender("ips-cn@dns:smoothing=0.5:candidates=3")
+    ... # doctest: +NORMALIZE_WHITESPACE
+    Contender(label='ips-cn@dns:smoothing=0.5:candidates=3', method='ips-cn@dns',
+              sampler=DynamicSampler(candidates=3), objective=IPS(smoothing=0.5))
     """
-    name, values = assigned(text, METHODS, shared)
-    method = METHODS[name]
+    asked = text.strip().partition(":")[0]
+    method = named(asked)
+    name, values = assigned(text, {asked: method}, shared)
     with wrong_types_told(text, values):
         return Contender(
             text.strip(),
@@ -89,6 +96,21 @@ def contender(text: str, shared: Mapping[str, Any] | None = None) -> Contender:
             method.sampler(**_of(method.sampler, values)),
             method.objective(**_of(method.objective, values)),
         )
+
+
+def named(name: str) -> Method:
+    """A method by name; `name@other` is the objective of one with the sampler of the other."""
+    objective, at, sampler = name.partition("@")
+    for part in (objective, sampler) if at else (objective,):
+        if part not in METHODS:
+            raise unknown("method", part, METHODS)
+    if not at:
+        return METHODS[name]
+    first, second = METHODS[objective], METHODS[sampler]
+    if second.objective is not BPR and second.sampler is METHODS["rns"].sampler:
+        raise InputError(f"'{name}': {sampler} is an objective with plain random negatives; write @rns.")
+    summary = f"{first.summary}; {second.summary}"
+    return Method(name, second.sampler, summary, f"{first.source}; {second.source}", first.objective)
 
 
 class Parameterised(Protocol):

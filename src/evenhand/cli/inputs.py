@@ -151,12 +151,12 @@ def make_contenders(
     Called once without `items`, so that a mistyped name is told before any data is read.
     """
     from evenhand.experiments.entrants import entrant
-    from evenhand.methods import METHODS, parse_value
+    from evenhand.methods import Contender, named, parse_value
 
     names = [name for name in names if name.strip()]
     plain = [entrant(name) for name in names]
     given = _given(**asdict(replace(sampling, sampler_scores=None)))
-    known = {key for one in plain if one.method in METHODS for key in METHODS[one.method].parameters()}
+    known = {key for one in plain if isinstance(one, Contender) for key in named(one.method).parameters()}
     for key in given:
         if key not in known:
             raise InputError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evenhand.errors import unknown
+from evenhand.errors import InputError, unknown
 from evenhand.methods import METHODS, Contender, contender
 from evenhand.rivals import RIVALS, Rival
 from evenhand.rivals.run import Challenger, RivalFit, challenger
@@ -28,6 +28,10 @@ def entrant(asked: str | Entrant | Rival, shared: Mapping[str, Any] | None = Non
     name = asked.strip().partition(":")[0]
     if name in RIVALS:
         return challenger(asked)
-    if name not in METHODS:
-        raise unknown("method", name, (*METHODS, *RIVALS))
+    parts = name.split("@")
+    if rivals := [part for part in parts if part in RIVALS]:
+        raise InputError(f"'{name}': {rivals[0]} is a rival, which has no negatives to choose.")
+    for part in parts:
+        if part not in METHODS:
+            raise unknown("method", part, (*METHODS, *RIVALS))
     return contender(asked, shared)
