@@ -18,8 +18,8 @@ REPEATS = 3
 split = eh.load_split("demo")
 hot = HotRule().mask(split)
 print(
-    f"demo: {len(split.train):,} pairs, {split.n_items:,} items; MF d 64, batch 1024; torch {torch.__version__}, "
-    f"{torch.get_num_threads()} threads of {os.cpu_count()} cores; best of {REPEATS}"
+    f"demo: {len(split.train):,} pairs, {split.n_items:,} items; MF d 64, batch 1024; "
+    f"torch {torch.__version__}, {torch.get_num_threads()} threads, {os.cpu_count()} cores; best of {REPEATS}"
 )
 print("method            R = 1 s/epoch  × rns    R = 3 s/epoch  × rns")
 base: dict[int, float] = {}

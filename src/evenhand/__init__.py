@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from evenhand.errors import InputError, RunError
     from evenhand.experiments.compare import compare
     from evenhand.experiments.feedback import feedback_loop
+    from evenhand.experiments.tune import tune
     from evenhand.metrics.evaluate import evaluate
     from evenhand.ranking.model import Model, load
     from evenhand.rivals import ALS, EASE, ItemKNN, Popular
@@ -58,6 +59,7 @@ _HOME = {
     "Settings": "evenhand.training",
     "feedback_loop": "evenhand.experiments.feedback",
     "fit": "evenhand.training",
+    "tune": "evenhand.experiments.tune",
 }
 __all__ = [
     "ALS",
@@ -86,6 +88,7 @@ __all__ = [
     "load_dataset",
     "load_split",
     "simulate",
+    "tune",
 ]
 
 
