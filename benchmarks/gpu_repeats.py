@@ -29,9 +29,7 @@ def gap(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> float:
 
 
 split = eh.load_split("demo")
-print(
-    f"{torch.cuda.get_device_name()}, torch {torch.__version__}; largest difference between vectors, 0 = equal"
-)
+print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}; largest difference of vectors, 0 = equal")
 for encoder in (eh.MF(dim=64), eh.LightGCN(dim=64)):
     for method in ("rns", "fairstatic", "auc-ns:ecdf=64", "auc-ns"):
         for deterministic in (True, False):
