@@ -13,7 +13,10 @@ from evenhand.cli.flatten import flattened
 @flattened
 def command(
     recs: Annotated[
-        str, typer.Argument(help="Lists: user, item, rank or score; optionally seed and name columns.")
+        str,
+        typer.Argument(
+            help="Lists, with columns named user, item and rank or score; optionally seed and name."
+        ),
     ],
     train: Annotated[str, typer.Option(help="The interactions the lists were made from.")],
     test: Annotated[str, typer.Option(help="The interactions that were held out.")],

@@ -125,5 +125,5 @@ def _print(result: TuneResult, data: str, out: str) -> None:
         f"with the defaults {default:.4f} (trial 1).",
     )
     flags = " ".join(f"{name} {shlex.quote(str(value))}" for name, value in result.flags.items())
-    show.print_sentence(screen, f"--method {shlex.quote(result.method)} {flags}".rstrip())
+    print(f"--method {shlex.quote(result.method)} {flags}".rstrip())  # one line, to be pasted
     show.print_sentence(screen, f"Written to {out}/: best.json, trials.parquet")

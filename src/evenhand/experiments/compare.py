@@ -75,6 +75,9 @@ class CompareResult:
     tuned: Mapping[str, TuneResult] = field(default_factory=dict)
     """By label: what was chosen on validation, where that was asked for."""
 
+    def __repr__(self) -> str:
+        return f"CompareResult({', '.join(self.fits)}; protocol {self.protocol}; {self.sentence})"
+
     def row(self, name: str, k: int) -> Row:
         for row in self.rows:
             if (row.name, row.k) == (name, k):

@@ -32,6 +32,8 @@ def check_folder(folder: str | Path, force: bool, resume: bool = False) -> Path:
             raise InputError(
                 f"{folder} holds an unfinished run; go on with --resume, or start over with --force."
             )
+        if resume and any(folder.iterdir()) and not unfinished:
+            raise InputError(f"{folder} holds no unfinished run, so there is nothing to resume.")
         if any(folder.iterdir()) and not force and not unfinished:
             raise InputError(f"{folder} already holds files; choose another folder or use --force.")
         nearest = folder

@@ -49,6 +49,13 @@ class Evaluation:
     notes: tuple[str, ...]
     """What a reader should know about the table, one sentence each."""
 
+    def __repr__(self) -> str:
+        shown = ", ".join(
+            f"k = {row.k}: NDCG {row.metrics['ndcg'].mean:.4f}, OHR {row.metrics['ohr'].mean:.4f}"
+            for row in self.rows
+        )
+        return f"Evaluation({self.name}; {shown})"
+
     def at(self, k: int) -> EvaluationRow:
         """The row of one k."""
         for row in self.rows:

@@ -45,6 +45,13 @@ class Model:
     tables: tuple[Tensor, Tensor] | None = None
     """The learned user and item tables, where the vectors are made from them (LightGCN); else None."""
 
+    def __repr__(self) -> str:
+        method = self.info.get("method", "vectors")
+        return (
+            f"Model({method}: {self.known.n_users:,} users × {self.known.n_items:,} items, "
+            f"d = {self.user_vectors.shape[-1]}, seeds {', '.join(map(str, self.seeds))})"
+        )
+
     @property
     def vectors(self) -> tuple[Tensor, Tensor]:
         return self.user_vectors, self.item_vectors

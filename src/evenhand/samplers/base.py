@@ -120,7 +120,7 @@ class BoundSampler(ABC):
         """
         if self.replicas != 1:
             raise InputError("sample() serves one model; this sampler was bound for several replicas.")
-        users = users.to(self.device, torch.int64)
+        users = torch.as_tensor(users).to(self.device, torch.int64)
         self._check(users, user_vectors, item_vectors, n)
 
         def uniforms(*shape: int) -> Tensor:
@@ -166,6 +166,8 @@ def bind(
     samplers: Sequence[Sampler], train: Interactions, device: torch.device | str = "cpu"
 ) -> BoundSampler:
     """Bind one sampler per replica; their parameters may differ where they do not fix a draw's shape."""
+    if not isinstance(train, Interactions):
+        raise InputError(f"a sampler is bound to Interactions, not to {type(train).__name__}.")
     if train.n_items < 2:
         raise InputError(f"negatives need at least two items; the data has {train.n_items}.")
     check_together(samplers)

@@ -127,6 +127,8 @@ def train(
     the last bit, that of a run that was never interrupted. `start` are tables to begin with instead of
     random ones (nan rows stay random).
     """
+    if not isinstance(split, Split):
+        raise InputError(f"training needs a split, not {type(split).__name__}; make one with data.split().")
     if protocol not in ("honest", "paper"):
         raise unknown("protocol", protocol, ("honest", "paper"))
     if max(ks) > split.train.n_items:
