@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evenhand.data.interactions import Interactions
 from evenhand.samplers import AUCSampler, DynamicSampler, bind
-from evenhand.samplers.auc import _AVERAGE, AUCBound, dkw_bound, gain, information, posterior, prior
+from evenhand.samplers.auc import AVERAGE, AUCBound, dkw_bound, gain, information, posterior, prior
 from evenhand.samplers.base import Batch
 from evenhand.testing import corner_cases, random_batch
 
@@ -60,15 +60,8 @@ class Oracle:
         return (1 + sum(self.scores[user, k] <= mine for k in self.drawn)) / (len(self.drawn) + 2)
 
     def alpha(self) -> float:
-        """Fixed, or what the running average becomes with the probes of this batch, from ½."""
-        if self.sampler.alpha != "auto":
-            return float(self.sampler.alpha)
-        won = 0.0
-        for place, user in enumerate(self.users):
-            _, negative, positive = self.draws(place)
-            won += trust_of(list(self.scores[user, positive]), list(self.scores[user, negative]))
-        share = won / (len(self.users) * self.sampler.probes)
-        return min(max(_AVERAGE * 0.5 + (1 - _AVERAGE) * share, 0.5), 1.0)
+        """Fixed, or where the running average starts; a batch moves it for the next one."""
+        return 0.5 if self.sampler.alpha == "auto" else float(self.sampler.alpha)
 
     def gain(self, user: int, item: int, alpha: float, negative: list[int], positive: list[int]) -> float:
         s = self.scores[user]
@@ -372,7 +365,7 @@ def test_automatic_alpha_follows_the_probes() -> None:
         for place, user in enumerate(oracle.users):
             _, negative, positive = oracle.draws(place)
             won += trust_of(list(oracle.scores[user, positive]), list(oracle.scores[user, negative]))
-        expected = _AVERAGE * expected + (1 - _AVERAGE) * won / (len(users) * sampler.probes)
+        expected = AVERAGE * expected + (1 - AVERAGE) * won / (len(users) * sampler.probes)
         made.choose(batch)
         assert float(made.state()["alpha"]) == pytest.approx(expected, rel=1e-5)
         assert made.diagnostics()["alpha"].tolist() == made.state()["alpha"].tolist()
@@ -400,12 +393,12 @@ def test_alpha_is_clipped_when_used_not_when_followed(monkeypatch: pytest.Monkey
     users = torch.arange(made.n_users)[made.eligible]
     for seed in range(100):
         made.choose(misleading_batch(made, users, seed, -1))
-    assert float(made.alpha) == pytest.approx(0.5 * _AVERAGE**100, rel=1e-4)
+    assert float(made.alpha) == pytest.approx(0.5 * AVERAGE**100, rel=1e-4)
     assert used == [0.5] * 100
     for seed in range(400):
         made.choose(misleading_batch(made, users, seed, +1))
-    assert used[-1] == pytest.approx(float(made.alpha))
-    assert float(made.alpha) == pytest.approx(1 - (1 - 0.5 * _AVERAGE**100) * _AVERAGE**400, rel=1e-4)
+    assert used[-1] == pytest.approx(1 - (1 - 0.5 * AVERAGE**100) * AVERAGE**399, rel=1e-4)
+    assert float(made.alpha) == pytest.approx(1 - (1 - 0.5 * AVERAGE**100) * AVERAGE**400, rel=1e-4)
 
 
 def test_fixed_alpha_beside_an_automatic_one_does_not_move() -> None:

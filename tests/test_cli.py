@@ -132,6 +132,7 @@ def test_a_run_folder_holds_results_lists_and_the_whole_configuration(desk: Path
     assert sorted(path.name for path in run.iterdir()) == [
         "config.json",
         "recommendations.parquet",
+        "report.html",
         "results.json",
     ]
     results, printed = read(run / "results.json"), read(desk / "compared.json")
@@ -321,7 +322,7 @@ def test_methods_are_listed_with_their_defaults() -> None:
     assert {"rns", "pns", "dns", "fairstatic", "auc-ns"} <= set(found)
     assert found["dns"] == {"candidates": 5}
     ended = evenhand("methods")
-    assert "alpha=0.75, beta=0.01" in ended.out
+    assert "alpha=0.75 (0.5..1), beta=0.01 (0.001..1:log)" in ended.out
 
 
 @pytest.mark.parametrize("command", ["compare", "train", "recommend", "evaluate", "methods", "data"])
@@ -356,11 +357,116 @@ def test_help_and_version_load_nothing_heavy() -> None:
     assert (version.stdout, version.stderr) == (f"evenhand {__version__}\n", "light\n")
 
 
-def test_a_reader_who_leaves_early_is_no_error(desk: Path) -> None:
-    command = f"{sys.executable} -m evenhand recommend {desk / 'model'} -k 80 --known | head -1"
-    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
-    assert ended.stdout.replace('"', "") == "user,item,score,rank\n"
+@pytest.mark.parametrize(
+    ("asked", "reader", "read"),
+    [
+        ("recommend {model} -k 80 --known", "head -1", ["user,item,score,rank"]),
+        ("recommend {model} -k 80 --known --json", "true", []),
+        ("similar {model} 3 -k 79", "true", []),
+    ],
+)
+def test_a_reader_who_leaves_early_is_no_error(asked: str, reader: str, read: list[str], desk: Path) -> None:
+    command = f"{sys.executable} -m evenhand {asked.format(model=desk / 'model')} | {reader}"
+    ended = subprocess.run(
+        ["bash", "-c", f"{command}; echo ${{PIPESTATUS[0]}}"], capture_output=True, text=True, check=False
+    )
+    assert ended.stdout.replace('"', "").splitlines() == [*read, "0"]
     assert ended.stderr == ""
+
+
+# small things a newcomer meets
+
+
+@pytest.mark.parametrize("command", ["compare {log}", "train {log} --out {out}", "data describe {log}"])
+def test_one_column_cannot_be_users_and_items(command: str, desk: Path, tmp_path: Path) -> None:
+    words = command.format(log=desk / "log.csv", out=tmp_path / "m").split()
+    ended = evenhand(*words, "--user", "item", "--item", "item")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == "evenhand: --user and --item both name the column 'item'; name one column for each.\n"
+
+
+def test_one_column_of_a_history_cannot_be_both(desk: Path, tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text("id\n3\n4\n")
+    columns = ("--user", "id", "--item", "id")
+    ended = evenhand("recommend", desk / "model", "--new-users", tmp_path / "new.csv", *columns)
+    assert ended.code == 2
+    assert "both name the column 'id'" in ended.err
+    # Two files may call their columns alike.
+    both = ("--users", tmp_path / "new.csv", "--exclude", tmp_path / "new.csv", "-k", "2")
+    found = document("recommend", desk / "model", *both, *columns)["recommendations"]
+    assert [row["user"] for row in found] == [3, 3, 4, 4]
+
+
+def test_one_is_told_in_the_singular(desk: Path, tmp_path: Path) -> None:
+    (tmp_path / "one.csv").write_text("user\n3\n")
+    given = ("recommend", desk / "model", "--users", tmp_path / "one.csv", "--out", tmp_path / "out.csv")
+    assert evenhand(*given, "-k", "1").out == f"1 recommendation written to {tmp_path / 'out.csv'}.\n"
+
+
+@pytest.mark.parametrize("columns", [("user", "item"), ("who", "what"), ("a", "b")])
+def test_lists_may_call_their_columns_as_they_like(
+    columns: tuple[str, str], desk: Path, tmp_path: Path
+) -> None:
+    lists, (user, item) = pq.read_table(desk / "run" / "recommendations.parquet"), columns
+    pq.write_table(lists.rename_columns({"user": user, "item": item}), tmp_path / "lists.parquet")
+    for part in ("train", "test"):
+        text = (desk / f"{part}.csv").read_text()
+        (tmp_path / f"{part}.csv").write_text(text.replace("user", "who").replace("item", "what"))
+    given = ("--train", tmp_path / "train.csv", "--test", tmp_path / "test.csv", "--user", "who")
+    given = ("evaluate", tmp_path / "lists.parquet", *given, "--item", "what")
+    named = ("--rec-user", "a", "--rec-item", "b") if columns == ("a", "b") else ()
+    found = document(*given, *named)
+    plain = ("--train", desk / "train.csv", "--test", desk / "test.csv")
+    assert found == document("evaluate", desk / "run" / "recommendations.parquet", *plain)
+    if named:
+        ended = evenhand(*given)
+        assert ended.code == 2
+        assert ended.err.endswith("name the right one with --rec-user.\n")
+
+
+def test_a_pipe_is_as_wide_as_columns_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text, width in (("83", 83), ("", 1000), ("wide", 1000), ("0", 1000)):
+        monkeypatch.setenv("COLUMNS", text)
+        assert show.console().width == width
+    monkeypatch.setenv("COLUMNS", "70")
+    assert max(map(len, evenhand("methods").out.splitlines())) <= 70
+
+
+# --sampler
+
+
+def test_a_sampler_for_every_method(desk: Path) -> None:
+    asked = ("compare", desk / "log.csv", *TINY, "--k", "5")
+    short = document(*asked, "--methods", "ips-cn:smoothing=0.5,dns,ease", "--sampler", "dns")
+    long = document(*asked, "--methods", "ips-cn@dns:smoothing=0.5,dns,ease")
+    assert [row["name"] for row in short["rows"]] == ["ips-cn@dns:smoothing=0.5", "dns", "ease"]
+    assert short["rows"] == long["rows"]
+    flagged = document(*asked, "--methods", "ips-cn@dns", "--sampler", "dns", "--candidates", "3")
+    assert flagged["configuration"]["methods"]["ips-cn@dns"]["sampler"]["candidates"] == 3
+
+
+def test_train_and_tune_take_a_sampler(desk: Path, tmp_path: Path) -> None:
+    asked = (desk / "log.csv", *TINY, "--method", "ips-cn", "--sampler", "pns")
+    assert evenhand("train", *asked, "--out", tmp_path / "m").code == 0
+    assert load(tmp_path / "m").info["sampler"]["kind"] == "PopularitySampler"
+    found = document("tune", *asked, "--trials", "1", "--out", tmp_path / "t")
+    assert found["method"].startswith("ips-cn@pns")
+
+
+@pytest.mark.parametrize(
+    ("methods", "sampler", "told"),
+    [
+        ("ips-cn@dns", "pns", "'ips-cn@dns' and --sampler pns name two samplers; leave one of them out."),
+        ("ease,als", "dns", "--sampler has no effect on ease, als; leave it out."),
+        ("rns,auc-ns", "dns", "with --sampler dns, rns@dns and auc-ns@dns are the same; name one of them."),
+        ("rns", "dnss", "unknown sampler 'dnss'; did you mean 'dns'? Known: auc-ns, dns, fairstatic, pns, "),
+        ("rns", "bc-loss", "unknown sampler 'bc-loss'; "),
+    ],
+)
+def test_samplers_that_make_no_sense_are_refused(methods: str, sampler: str, told: str, desk: Path) -> None:
+    ended = evenhand("compare", desk / "log.csv", "--methods", methods, "--sampler", sampler)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"evenhand: {told}")
 
 
 # the printed tables

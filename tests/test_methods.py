@@ -5,9 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import evenhand as eh
+from evenhand.encoders import ENCODERS
 from evenhand.errors import InputError
 from evenhand.methods import METHODS, contender, label_of, parse_value
 from evenhand.objectives import BPR
+from evenhand.rivals import RIVALS
 from evenhand.samplers import (
     AUCSampler,
     DynamicSampler,
@@ -16,6 +18,7 @@ from evenhand.samplers import (
     Sampler,
     UniformSampler,
 )
+from run_cli import evenhand
 
 
 @pytest.mark.parametrize(
@@ -28,7 +31,7 @@ from evenhand.samplers import (
         ("dns:candidates=2", DynamicSampler(candidates=2)),
         ("fairstatic", GroupSampler(groups=None, shares="interactions")),
         ("fairstatic:shares=items", GroupSampler(shares="items")),
-        ("auc-ns", AUCSampler(0.75, 0.01, 0.006, 5, 10, "exact")),
+        ("auc-ns", AUCSampler(0.75, 0.01, 0.006, 5, 10, "auto")),
         ("auc-ns:alpha=auto:beta=1e-3:ecdf=64", AUCSampler(alpha="auto", beta=0.001, ecdf=64)),
         (" auc-ns:gamma=0 ", AUCSampler(gamma=0)),
     ],
@@ -63,7 +66,7 @@ def test_parses(text: str, sampler: Sampler) -> None:
         ("dns:candidates=many", "candidates must be a whole number of at least 1, not many."),
         ("pns:exponent=high", "'pns:exponent=high': exponent=high is not a number."),
         ("auc-ns:alpha=0.2", "alpha must lie in [0.5, 1] or be 'auto', not 0.2."),
-        ("auc-ns:ecdf=1.5", "ecdf must be 'exact' or a whole number of draws, not 1.5."),
+        ("auc-ns:ecdf=1.5", "ecdf must be 'exact', 'auto' or a whole number of draws, not 1.5."),
         ("fairstatic:shares=users", "shares must be 'interactions', 'items' or numbers, not 'users'."),
     ],
 )
@@ -118,7 +121,7 @@ def test_parameters_and_defaults_are_those_of_the_sampler() -> None:
         "gamma": 0.006,
         "candidates": 5,
         "probes": 10,
-        "ecdf": "exact",
+        "ecdf": "auto",
     }
 
 
@@ -148,3 +151,29 @@ def test_a_combination_trains_and_flags_reach_its_sampler() -> None:
     assert contender("ips-cn@auc-ns", {"alpha": 0.9, "candidates": 3}).sampler == eh.AUCSampler(
         alpha=0.9, candidates=3
     )
+
+
+def test_the_listing_gives_every_parameter_a_range_or_a_reason() -> None:
+    found = evenhand("methods", "--json").document
+    assert set(found) == {"methods", "rivals", "encoders", "settings"}
+    assert [one["name"] for one in found["methods"]] == list(METHODS)
+    assert [one["name"] for one in found["rivals"]] == list(RIVALS)
+    assert [one["name"] for one in found["encoders"]] == list(ENCODERS)
+    for one in (line for kind in found.values() for line in kind):
+        assert set(one["ranges"]).isdisjoint(one["fixed"])
+        assert {*one["ranges"], *one["fixed"]} == set(one["parameters"]), one["name"]
+        assert one["summary"]
+        assert one["source"]
+    beta = next(one for one in found["methods"] if one["name"] == "auc-ns")["ranges"]["beta"]
+    assert beta == {"low": 0.001, "high": 1, "log": True, "integer": False}
+    final = next(one for one in found["methods"] if one["name"] == "bc-loss")["ranges"]["final"]
+    assert final == {"values": ["inner", "cosine"]}
+
+
+def test_the_listing_shows_defaults_ranges_and_sources() -> None:
+    lines = evenhand("methods").out.splitlines()
+    (dns,) = (line for line in lines if line.startswith("dns "))
+    assert dns.rstrip().endswith("  Zhang et al. 2013")
+    assert "candidates=5 (2..20:log)" in dns
+    (ease,) = (line for line in lines if line.startswith("ease "))
+    assert "l2=400 (10..10000:log)" in ease

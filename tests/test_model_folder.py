@@ -18,6 +18,7 @@ import torch
 from evenhand.data.fingerprint import fingerprint
 from evenhand.data.interactions import Interactions
 from evenhand.errors import InputError
+from evenhand.ranking import files as files_module
 from evenhand.ranking import folder as folder_module
 from evenhand.ranking import load
 from evenhand.ranking.folder import FILES
@@ -169,11 +170,11 @@ def stopped(*_: Any, **__: Any) -> None:
 
 
 FAILURES = [
-    (folder_module, "_write_tensors", full_disk, InputError, "No space left on device"),
-    (folder_module, "_write_json", full_disk, InputError, "No space left on device"),
+    (folder_module, "write_tensors", full_disk, InputError, "No space left on device"),
+    (folder_module, "write_json", full_disk, InputError, "No space left on device"),
     (os, "fsync", full_disk, InputError, "No space left on device"),
     (Path, "mkdir", read_only, InputError, "Permission denied"),
-    (folder_module, "_write_json", stopped, KeyboardInterrupt, None),
+    (folder_module, "write_json", stopped, KeyboardInterrupt, None),
 ]
 
 
@@ -222,7 +223,7 @@ def test_a_failing_move_brings_the_old_model_back(tmp_path: Path, monkeypatch: p
 
 def test_safetensors_own_error_counts_as_the_systems(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"No such file or directory|os error 2"):
-        folder_module._write_tensors(tmp_path / "nowhere" / "x", {"a": torch.zeros(2)})
+        files_module.write_tensors(tmp_path / "nowhere" / "x", {"a": torch.zeros(2)})
 
 
 # ---- reading
@@ -251,7 +252,7 @@ def flip_a_bit(folder: Path) -> None:
 
 
 def arrow(name: str, **columns: Any) -> Callable[[Path], None]:
-    return lambda folder: folder_module._write_arrow(
+    return lambda folder: files_module.write_arrow(
         folder / name, {n: pa.array(v) for n, v in columns.items()}
     )
 

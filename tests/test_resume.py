@@ -30,6 +30,9 @@ from evenhand.ranking.model import load
 from evenhand.samplers import AUCSampler
 from evenhand.training import Fit, Settings, checkpoint, run, train
 from evenhand.training.checkpoint import Checkpoints
+from evenhand.training.engines import Engine, Plan
+from evenhand.training.engines.numba_engine import NumbaEngine
+from evenhand.training.engines.torch_engine import TorchEngine
 from evenhand.training.loop import Loop
 from run_cli import evenhand, small_log, write_log
 
@@ -108,6 +111,16 @@ def assert_same(a: Fit, b: Fit) -> None:
             np.testing.assert_equal(one.users.arrays(), other.users.arrays())
 
 
+def one_by_one(start: Callable[..., None]) -> Callable[..., None]:
+    """Begin an engine so that it looks at the clock after every step."""
+
+    def started(engine: Engine, loop: Loop) -> None:
+        start(engine, loop)
+        engine.stride = 1
+
+    return started
+
+
 class Steps:
     """Counts training steps, and does something after a chosen one."""
 
@@ -115,17 +128,20 @@ class Steps:
         self.left = -1
         self.done = 0
         self.then: Callable[[], None] = lambda: None
-        learn = Loop._learn
+        for engine in (TorchEngine, NumbaEngine):
+            monkeypatch.setattr(engine, "run", self._counted(engine.run))
+            monkeypatch.setattr(engine, "__init__", one_by_one(engine.__init__))
 
-        def counted(loop: Loop, *batch: Any) -> torch.Tensor:
-            learned = learn(loop, *batch)
+    def _counted(self, run: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        def counted(engine: Engine, plan: Plan, first: int, last: int) -> torch.Tensor:
+            learned = run(engine, plan, first, last)
             self.done += 1
             self.left -= 1
             if self.left == 0:
                 self.then()
             return learned
 
-        monkeypatch.setattr(Loop, "_learn", counted)
+        return counted
 
     def interrupt_after(self, steps: int) -> None:
         """As Ctrl-C would, to this very process."""
@@ -297,7 +313,7 @@ def test_where_no_checkpoint_can_be_read_the_run_starts_over_and_says_so(tmp_pat
         ),
         ({"seeds": 3}, "method, seeds"),
         ({"seeds": (0, 7)}, "seeds"),
-        ({"protocol": "paper"}, "protocol, settings drop_last, settings patience"),
+        ({"protocol": "paper"}, "protocol, settings drop_last, settings patience, settings updates"),
         ({"hot": "0.3"}, "protocol"),
     ],
     ids=str,
@@ -334,6 +350,7 @@ def die() -> None:
 def child_process(folder: Path, prepare: Callable[[], None], started: Any, epochs: Any) -> None:
     run.Checkpoints = partial(Checkpoints, share=0)  # type: ignore[misc, assignment]
     checkpoint.LONG_EPOCH = 0  # every step is saved
+    NumbaEngine.__init__ = one_by_one(NumbaEngine.__init__)  # type: ignore[method-assign]
     prepare()
     started.send(True)
     fit(folder, settings=KILLED, on_epoch=lambda done, most, record: epochs.send(done))
@@ -561,7 +578,8 @@ def test_a_killed_compare_leaves_no_lock_and_keeps_what_had_finished(
     results = json.loads((out / "results.json").read_text())
     assert results["history"]["rns"] == finished
     assert results["history"]["dns"][: len(begun)] == begun
-    assert sorted(p.name for p in out.iterdir()) == ["config.json", "recommendations.parquet", "results.json"]
+    written = ["config.json", "recommendations.parquet", "report.html", "results.json"]
+    assert sorted(path.name for path in out.iterdir()) == written
     shutil.rmtree(out)
 
 

@@ -21,8 +21,9 @@ from evenhand.errors import InputError
 from evenhand.experiments.entrants import entrant
 from evenhand.experiments.verdict import verdict
 from evenhand.paper.errors import with_mse
+from evenhand.ranking import item_table
 from evenhand.ranking.recommender import Recommender
-from evenhand.rivals import RIVALS, Rival, als, cooccurrence, ease, itemknn, memory
+from evenhand.rivals import RIVALS, Rival, als, als_rows, cooccurrence, ease, memory
 from evenhand.rivals.als import solved
 from evenhand.rivals.run import RivalFit, challenger, fit_rival
 from evenhand.testing import corner_cases
@@ -72,7 +73,7 @@ def test_itemknn_is_the_dense_formula(seed: int, neighbours: int, shrink: float)
     fitted = eh.ItemKNN(neighbours, shrink).fit(log)
     users = np.arange(log.n_users)[::-1].copy()
     np.testing.assert_allclose(fitted.scores(users), x[users] @ likeness.T, rtol=1e-5, atol=1e-6)
-    assert np.bincount(fitted.items, minlength=1).max() <= neighbours
+    assert np.bincount(fitted.table.items, minlength=1).max() <= neighbours
 
 
 @pytest.mark.parametrize("l2", [0.5, 30.0])
@@ -85,7 +86,7 @@ def test_ease_is_a_ridge_regression_of_each_item_on_the_others(l2: float) -> Non
         left = x[:, others].T @ x[:, others] + l2 * np.eye(len(others))
         weights[others, item] = np.linalg.solve(left, x[:, others].T @ x[:, item])
     fitted = eh.EASE(l2).fit(log)
-    np.testing.assert_allclose(fitted.weights, weights, atol=1e-6)
+    np.testing.assert_allclose(fitted.table.weights, weights, atol=1e-6)
     users = np.array([4, 0, 25])
     np.testing.assert_allclose(fitted.scores(users), x[users] @ weights, atol=1e-5)
 
@@ -114,9 +115,57 @@ def test_als_rows_solve_their_normal_equations(seed: int, alpha: float, chunk: i
         by_user = solved(log.indptr, log.items, items, alpha, l2=0.7)
         by_item = solved(*log.by_item, users, alpha, l2=0.7)
         by_steps = solved(log.indptr, log.items, items, alpha, l2=0.7, steps=25, start=users)
+        patch.setattr(als._Problem, "by_rows", als._Problem.by_tensors)
+        as_tensors = solved(log.indptr, log.items, items, alpha, l2=0.7, steps=25, start=users)
     np.testing.assert_allclose(by_user, normal_equations(dense(log), items.numpy(), alpha, 0.7), atol=1e-9)
     np.testing.assert_allclose(by_item, normal_equations(dense(log).T, users.numpy(), alpha, 0.7), atol=1e-9)
     np.testing.assert_allclose(by_steps, by_user, atol=1e-7)
+    np.testing.assert_allclose(as_tensors, by_user, atol=1e-7)
+
+
+@pytest.mark.parametrize("dim", [1, 3, 4, 37, 128])
+@pytest.mark.parametrize("steps", [1, 3])
+def test_compiled_rows_take_the_same_steps_as_tensors(
+    dim: int, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, g = small_log(), torch.Generator().manual_seed(dim)
+    items, users = (torch.randn(n, dim, generator=g) for n in (log.n_items, log.n_users))
+    rows = solved(log.indptr, log.items, items, 2.0, 5.0, steps, users)
+    monkeypatch.setattr(als._Problem, "by_rows", als._Problem.by_tensors)
+    torch.testing.assert_close(
+        rows, solved(log.indptr, log.items, items, 2.0, 5.0, steps, users), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_compiled_rows_do_not_depend_on_where_memory_lies() -> None:
+    """Small vectors made one after the other lie close to each other, now nearer and now farther."""
+    log, items = small_log(), torch.randn(80, 8, generator=torch.Generator().manual_seed(0))
+    first = solved(log.indptr, log.items, items, 2.0, 30.0, 3)
+    kept = []
+    for size in range(1, 40):
+        kept.append(np.empty(size, np.float32))
+        assert torch.equal(solved(log.indptr, log.items, items.clone(), 2.0, 30.0, 3), first)
+
+
+def test_rows_are_compiled_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_place(**options: Any) -> Any:
+        if options.get("cache"):
+            raise RuntimeError("cannot cache function: no locator available")
+        return lambda function: ("compiled", function)
+
+    monkeypatch.setattr(als_rows, "njit", no_place)
+    assert als_rows._compiled(len) == ("compiled", len)
+
+
+def test_a_row_that_has_arrived_stays_and_an_empty_one_is_zero() -> None:
+    log = random_log(1)
+    items = torch.randn(log.n_items, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    exact = solved(log.indptr, log.items, items, 2.0, 1.0)
+    np.testing.assert_allclose(solved(log.indptr, log.items, items, 2.0, 1.0, 40, exact), exact, atol=1e-12)
+    nowhere = solved(log.indptr, log.items, torch.zeros_like(items), 2.0, 1.0, 3)
+    assert not nowhere.any()
+    assert (np.diff(log.indptr) == 0).any()
+    assert not exact[np.diff(log.indptr) == 0].any()
 
 
 def loss(x: np.ndarray, users: np.ndarray, items: np.ndarray, alpha: float, l2: float) -> float:
@@ -180,7 +229,7 @@ def test_every_rival_keeps_the_promises(rival: Rival, monkeypatch: pytest.Monkey
         # A user's scores do not depend on who else is asked for, nor on the size of chunks.
         for module, name in (
             (cooccurrence, "_CHUNK_PAIRS"),
-            (itemknn, "_CHUNK_TERMS"),
+            (item_table, "_CHUNK_TERMS"),
             (ease, "_CHUNK_CELLS"),
         ):
             monkeypatch.setattr(module, name, 50)
@@ -257,7 +306,7 @@ def test_ease_says_beforehand_what_would_not_fit(monkeypatch: pytest.MonkeyPatch
         eh.EASE().fit(wide)
     assert str(caught.value) == (
         "EASE on 50,000 items needs about 60.0 GB of memory, but 8.0 GB are free on cpu; "
-        "leave rare items out, or compare with itemknn or als instead."
+        "leave rare items out, or take itemknn or als instead."
     )
 
 
@@ -398,13 +447,6 @@ def test_flags_of_samplers_have_no_effect_on_rivals(tmp_path: Path) -> None:
     ended = evenhand("compare", file, "--methods", "als,ease", "--alpha", "0.9", *TINY)
     assert ended.code == 2
     assert ended.err.strip().splitlines()[-1].endswith("--alpha has no effect on als, ease; leave it out.")
-
-
-def test_train_refuses_a_rival_in_one_sentence(tmp_path: Path) -> None:
-    file = write_log(small_log(), tmp_path / "log.csv")
-    ended = evenhand("train", file, "--method", "ease:l2=3", "--out", tmp_path / "model", *TINY)
-    assert ended.code == 2
-    assert "'ease' is a rival for `evenhand compare`; train takes rns, " in ended.err
 
 
 def test_methods_lists_rivals() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from evenhand.samplers import (
 from evenhand.samplers.base import Batch
 from evenhand.testing import checkerboard, corner_cases
 from evenhand.training import Fit, Settings, train
+from evenhand.training.engines.torch_engine import TorchEngine
 from evenhand.training.loop import Loop
 from evenhand.training.selection import BestTest, BestValidation, LastEpoch
 
@@ -86,7 +88,11 @@ def after(epochs: int, running: Loop) -> Vectors:
 
 
 def spied(running: Loop) -> list[tuple[Batch, Tensor]]:
-    """Every batch of this loop, all replicas together, and what the samplers chose for it."""
+    """Every batch of this loop, all replicas together, and what the samplers chose for it.
+
+    Only the plain engine asks the samplers; the compiled one is held to it in test_engines.
+    """
+    running.engine = TorchEngine(running)
     seen: list[tuple[Batch, Tensor]] = []
     waiting: list[tuple[Batch, Tensor]] = []
 
@@ -237,7 +243,13 @@ def test_milestones_lower_the_rate() -> None:
     running = loop(log, UniformSampler(), [0], Settings(lr=0.1, milestones=(1, 3)))
     rates: list[float] = []
     step = running.optimisers[0].step
-    running.optimisers[0].step = lambda lr: (rates.append(lr), step(lr))[1]  # type: ignore[method-assign]
+
+    def spying(lr: list[float], *touched: Any) -> None:
+        rates.extend(lr)
+        step(lr, *touched)
+
+    running.engine = TorchEngine(running)
+    running.optimisers[0].step = spying  # type: ignore[method-assign]
     for epoch in range(4):
         running.run_epoch(epoch)
     assert rates == pytest.approx([0.1, 0.01, 0.01, 0.001])

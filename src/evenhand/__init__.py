@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
+    from evenhand.audit.run import audit
     from evenhand.data.interactions import Interactions
     from evenhand.data.named import load_dataset, load_split
     from evenhand.data.simulate import simulate
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from evenhand.experiments.tune import tune
     from evenhand.metrics.evaluate import evaluate
     from evenhand.ranking.model import Model, load
+    from evenhand.ranking.rerank import rerank
     from evenhand.rivals import ALS, EASE, ItemKNN, Popular
     from evenhand.samplers import (
         AUCSampler,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from evenhand.training import Settings, fit
 
 _HOME = {
+    "audit": "evenhand.audit",
     "Interactions": "evenhand.data.interactions",
     "load_dataset": "evenhand.data.named",
     "load_split": "evenhand.data.named",
@@ -47,6 +50,7 @@ _HOME = {
     "evaluate": "evenhand.metrics.evaluate",
     "Model": "evenhand.ranking.model",
     "load": "evenhand.ranking.model",
+    "rerank": "evenhand.ranking.rerank",
     "ALS": "evenhand.rivals",
     "EASE": "evenhand.rivals",
     "ItemKNN": "evenhand.rivals",
@@ -58,7 +62,7 @@ _HOME = {
     "UniformSampler": "evenhand.samplers",
     "Settings": "evenhand.training",
     "feedback_loop": "evenhand.experiments.feedback",
-    "fit": "evenhand.training",
+    "fit": "evenhand.experiments.fit",
     "tune": "evenhand.experiments.tune",
 }
 __all__ = [
@@ -79,6 +83,7 @@ __all__ = [
     "Settings",
     "Split",
     "UniformSampler",
+    "audit",
     "compare",
     "evaluate",
     "feedback_loop",
@@ -87,6 +92,7 @@ __all__ = [
     "load",
     "load_dataset",
     "load_split",
+    "rerank",
     "simulate",
     "tune",
 ]

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import typer
 
-from evenhand.cli import compare, data, evaluate, export, methods, recommend, similar, train, tune, update
+from evenhand.cli import (
+    audit,
+    compare,
+    data,
+    evaluate,
+    export,
+    methods,
+    recommend,
+    rerank,
+    similar,
+    train,
+    tune,
+    update,
+)
 
 app = typer.Typer(
     name="evenhand",
@@ -18,10 +31,12 @@ app.command("compare")(compare.command)
 app.command("train")(train.command)
 app.command("tune")(tune.command)
 app.command("recommend")(recommend.command)
+app.command("rerank")(rerank.command)
 app.command("similar")(similar.command)
 app.command("export")(export.command)
 app.command("update")(update.command)
 app.command("evaluate")(evaluate.command)
+app.command("audit")(audit.command)
 app.command("methods")(methods.command)
 app.add_typer(data.app, name="data")
 

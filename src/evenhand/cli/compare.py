@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +14,9 @@ from evenhand.errors import InputError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pyarrow as pa
+
+    from evenhand.cli.plan import Plan
     from evenhand.experiments.compare import CompareResult
 
 
@@ -31,7 +35,7 @@ def command(
     ] = 0,
     k: opt.Ks = "5,10,20",
     hot: opt.Hot = None,
-    out: Annotated[str | None, typer.Option(help="Folder for results and recommendations.")] = None,
+    out: Annotated[str | None, typer.Option(help="Folder for results, recommendations and a report.")] = None,
     force: opt.Force = False,
     resume: opt.Resume = False,
     json: opt.Json = False,
@@ -46,6 +50,7 @@ def command(
     from evenhand.paper.errors import with_mse
     from evenhand.training.progress import contender_bars
 
+    report: Path | None = None
     if tune < 0:
         raise InputError(f"--tune takes a number of trials, not {tune}.")
     plan = make_plan(
@@ -84,15 +89,46 @@ def command(
         )
         result = with_mse(result, plan.source.split)
         if plan.folder is not None:
-            write_comparison(result, plan.folder, {"data": plan.data})
+            lists = write_comparison(result, plan.folder, {"data": plan.data})
+            report = _report(result, lists, plan, data, data_dir)
     if json:
         show.print_json(result.to_json())
     else:
         seeds = f"{training.seeds} seed{'s' if training.seeds > 1 else ''}"
-        _print(result, f"{data}, {training.encoder}, {seeds}, protocol {plan.protocol}", plan.folder)
+        _print(result, f"{data}, {training.encoder}, {seeds}, protocol {plan.protocol}", plan.folder, report)
 
 
-def _print(result: CompareResult, title: str, folder: Path | None) -> None:
+def _report(
+    result: CompareResult, lists: dict[str, pa.Table], plan: Plan, data: str, data_dir: str | None
+) -> Path | None:
+    """Write the report. What goes wrong here is told and costs the report alone, never the run's results."""
+    from evenhand.audit.report.comparison import write_comparison_report
+
+    assert plan.folder is not None
+    path = plan.folder / "report.html"
+    try:
+        write_comparison_report(result, lists, plan.source.split, path, _titles(data, data_dir))
+    except Exception as problem:
+        print(f"note: no report was written: {type(problem).__name__}: {problem}", file=sys.stderr)
+        return None
+    return path
+
+
+def _titles(data: str, data_dir: str | None) -> pa.Table | None:
+    """The items' titles, where the dataset has them at hand."""
+    from evenhand.cli.inputs import is_dataset
+    from evenhand.data.catalogue import DATASETS
+    from evenhand.data.named import item_titles
+
+    if not is_dataset(data) or DATASETS[data].read_titles is None:
+        return None
+    try:
+        return item_titles(data, data_dir, download=False)
+    except InputError:
+        return None
+
+
+def _print(result: CompareResult, title: str, folder: Path | None, report: Path | None) -> None:
     from evenhand.cli import show
     from evenhand.experiments.verdict import headline_k
 
@@ -115,6 +151,7 @@ def _print(result: CompareResult, title: str, folder: Path | None) -> None:
     )
     show.print_sentence(screen, f"\n{result.sentence}")
     if folder is not None:
-        show.print_sentence(
-            screen, f"Written to {folder}/: results.json, recommendations.parquet, config.json"
-        )
+        files = "results.json, recommendations.parquet, config.json" + (", report.html" if report else "")
+        show.print_sentence(screen, f"Written to {folder}/: {files}")
+        if report is not None:
+            show.print_sentence(screen, f"Open the report in a browser: {report}")

@@ -21,15 +21,18 @@ def command(
     from pathlib import Path
 
     from evenhand.cli import show
+    from evenhand.metrics.lists import count
     from evenhand.ranking.export import check_export, export
-    from evenhand.ranking.model import load
+    from evenhand.ranking.model import Model, load
 
     check_export(to, Path(out), force)
     loaded = load(model)
+    if not isinstance(loaded, Model):
+        raise loaded.no_vectors()
     export(loaded, to, out, seed=seed, force=force)
     n_users, n_items = loaded.known.n_users, loaded.known.n_items
     if json:
         used = loaded.seeds[loaded.replica(seed)]
         show.print_json({"out": out, "to": to, "seed": used, "users": n_users, "items": n_items})
     else:
-        print(f"Vectors of {n_users:,} users and {n_items:,} items written to {out}.")
+        print(f"Vectors of {count(n_users, 'user')} and {count(n_items, 'item')} written to {out}.")

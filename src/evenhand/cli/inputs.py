@@ -171,16 +171,6 @@ def make_contenders(
     return [entrant(name, values) for name in names]
 
 
-def refuse_rival(name: str) -> None:
-    """Rivals are for comparing; there is no folder format for what is not two matrices."""
-    from evenhand.methods import METHODS
-    from evenhand.rivals import RIVALS
-
-    name = name.strip().partition(":")[0]
-    if name in RIVALS:
-        raise InputError(f"'{name}' is a rival for `evenhand compare`; train takes {', '.join(METHODS)}.")
-
-
 def _given(**values: Any) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from evenhand.errors import InputError
+
 
 def _option(help_text: str, panel: str, *names: str) -> Any:
     return typer.Option(*names, help=help_text, rich_help_panel=panel)
@@ -36,6 +38,15 @@ class Reading:
     header: Annotated[
         bool | None, _option("Whether a text file starts with names.", "Reading", "--header/--no-header")
     ] = None
+
+    def __post_init__(self) -> None:
+        two_columns(self.user, self.item)
+
+
+def two_columns(user: str, item: str) -> None:
+    """A pair out of one column would be each user with themselves."""
+    if user == item:
+        raise InputError(f"--user and --item both name the column '{user}'; name one column for each.")
 
 
 @dataclass(frozen=True)
@@ -79,6 +90,9 @@ class Training:
 class Sampling:
     """Parameters for every method that knows them; None leaves the method's default."""
 
+    sampler: Annotated[
+        str | None, _option("Negatives of this method for all: as METHOD@NAME.", "Sampler")
+    ] = None
     alpha: Annotated[str | None, _option("Trust in the score rank: ½ to 1, or auto.", "Sampler")] = None
     beta: Annotated[float | None, _option("Weight of popularity, from 0.", "Sampler")] = None
     gamma: Annotated[float | None, _option("Range of false-positive rates, 0 to 1.", "Sampler")] = None

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from evenhand.cli import inputs
 from evenhand.cli.options import Reading, Sampling, Splitting, Training
 from evenhand.encoders import Encoder
-from evenhand.errors import InputError
+from evenhand.errors import InputError, unknown
 from evenhand.experiments.configuration import data_record
-from evenhand.experiments.entrants import Entrant
+from evenhand.experiments.entrants import Entrant, entrant
 from evenhand.experiments.output import check_folder
+from evenhand.methods import METHODS, Contender
+from evenhand.objectives import BPR, Objective
+from evenhand.samplers import Sampler, UniformSampler
 from evenhand.training.settings import ProtocolName, Settings
+
+SAMPLERS = [
+    name
+    for name, method in METHODS.items()
+    if method.objective is BPR or method.sampler is not UniformSampler
+]
+"""Methods that choose their negatives in a way of their own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +64,7 @@ def make_plan(
     protocol = inputs.protocol_name(splitting.protocol)
     encoder = inputs.make_encoder(training)
     settings = inputs.make_settings(training, sampling, protocol)
+    methods, sampling = with_sampler(methods, sampling)
     inputs.make_contenders(methods, sampling)
     folder = check_folder(out, force, resume) if out is not None else None
     source = inputs.load_source(data, data_dir, reading, splitting)
@@ -67,3 +78,36 @@ def make_plan(
         folder,
         data_record(data, source.files, reading, splitting, groups=sampling.groups),
     )
+
+
+def with_sampler(methods: Sequence[str], sampling: Sampling) -> tuple[list[str], Sampling]:
+    """`--sampler NAME` written into the methods, as `method@NAME`; rivals have no negatives to choose."""
+    asked = sampling.sampler
+    if asked is None:
+        return list(methods), sampling
+    if asked not in SAMPLERS:
+        raise unknown("sampler", asked, SAMPLERS)
+    texts = [_having(text.strip(), asked) for text in methods if text.strip()]
+    trained = [one for one in map(entrant, texts) if isinstance(one, Contender)]
+    if texts and not trained:
+        raise InputError(f"--sampler has no effect on {', '.join(texts)}; leave it out.")
+    alike: dict[tuple[Sampler, Objective], str] = {}
+    for one in trained:
+        first = alike.setdefault((one.sampler, one.objective), one.label)
+        if first != one.label:
+            raise InputError(
+                f"with --sampler {asked}, {first} and {one.label} are the same; name one of them."
+            )
+    return texts, replace(sampling, sampler=None)
+
+
+def _having(text: str, sampler: str) -> str:
+    """A method's text with the sampler in it, where it does not have it already."""
+    name, colon, parameters = text.partition(":")
+    objective, at, own = name.partition("@")
+    if at and own != sampler:
+        raise InputError(f"'{name}' and --sampler {sampler} name two samplers; leave one of them out.")
+    known = METHODS.get(objective)
+    if at or known is None or known.sampler is METHODS[sampler].sampler:
+        return text
+    return f"{objective}@{sampler}{colon}{parameters}"

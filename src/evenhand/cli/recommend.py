@@ -12,7 +12,7 @@ from evenhand.cli import options as opt
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from evenhand.ranking.model import Model
+    from evenhand.data.interactions import Interactions
 
 
 def command(
@@ -49,6 +49,7 @@ def command(
     from evenhand.cli import show
     from evenhand.data.write import check_target, write_csv, write_table
     from evenhand.errors import InputError
+    from evenhand.metrics.lists import count
     from evenhand.ranking.model import load
 
     if users is not None and new_users is not None:
@@ -58,7 +59,7 @@ def command(
     chosen = _seed(seed)
     loaded = load(model)
     if new_users is not None:
-        loaded = _folded_in(loaded, new_users, user, item)
+        loaded = loaded.fold_in(_history(new_users, user, item))
     table = loaded.recommend(
         None if users is None else _ids(users, "user", user),
         k,
@@ -78,9 +79,10 @@ def command(
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
     if out is None:
-        write_csv(table, sys.stdout.buffer)
+        with show.reader_may_leave():
+            write_csv(table, sys.stdout.buffer)
     else:
-        print(f"{len(table):,} recommendations written to {out}.")
+        print(f"{count(len(table), 'recommendation')} written to {out}.")
 
 
 def _seed(text: str | None) -> int | str | None:
@@ -94,10 +96,11 @@ def _seed(text: str | None) -> int | str | None:
         raise InputError(f"--seed takes a number or all, not '{text}'.") from None
 
 
-def _folded_in(model: Model, file: str, user: str, item: str) -> Model:
+def _history(file: str, user: str, item: str) -> Interactions:
     from evenhand.data.read import read_interactions
 
-    return model.fold_in(read_interactions(file, user=user, item=item, allow_small=True))
+    opt.two_columns(user, item)
+    return read_interactions(file, user=user, item=item, allow_small=True)
 
 
 def _ids(file: str, role: str, column: str) -> pa.Array:

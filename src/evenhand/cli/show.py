@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
@@ -31,13 +33,39 @@ _PIPED_WIDTH = 1000
 _GAP = "  "
 
 
+class _Screen(Console):
+    """Standard output, whose reader may leave early."""
+
+    def on_broken_pipe(self) -> None:
+        _to_nobody()
+
+
 def console() -> Console:
-    """Standard output; wide enough for whole tables when it is not a terminal."""
-    return Console() if sys.stdout.isatty() else Console(width=_PIPED_WIDTH)
+    """Standard output; where it is no terminal, as wide as COLUMNS says or enough for whole tables."""
+    if sys.stdout.isatty():
+        return _Screen()
+    columns = os.environ.get("COLUMNS", "")
+    return _Screen(width=int(columns) if columns.isdecimal() and int(columns) else _PIPED_WIDTH)
+
+
+@contextmanager
+def reader_may_leave() -> Iterator[None]:
+    """`… | head` reads what it wants and goes; that is no error, and nobody is told."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _to_nobody()
+
+
+def _to_nobody() -> None:
+    """From here on standard output goes nowhere; Python would complain at the end about what is left."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_json(document: Any) -> None:
-    print(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
+    with reader_may_leave():
+        print(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
 
 
 def print_rows(out: Console, rows: Sequence[Row], title: str) -> list[str]:
@@ -118,7 +146,8 @@ def print_listing(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Non
         table.add_column(heading, no_wrap=heading == headings[0])
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    console().print(table)
+    with reader_may_leave():
+        console().print(table)
 
 
 def print_notes(out: Console, notes: Iterable[str]) -> None:

@@ -16,13 +16,14 @@ def command(
     seed: Annotated[int | None, typer.Option(help="Another seed than the best one.")] = None,
     json: opt.Json = False,
 ) -> None:
-    """List the items most similar to one, by the cosine of their vectors."""
+    """List the items most similar to one, by the cosine of their vectors or by their weights."""
     from evenhand.cli import show
     from evenhand.ranking.model import load
 
-    table = load(model).similar(item, k, seed=seed)
+    loaded = load(model)
+    table = loaded.similar(item, k, seed=seed)
     if json:
         show.print_json({"item": item, "similar": table.to_pylist()})
         return
     rows = ((str(row["item"]), f"{row['score']:.4f}") for row in table.to_pylist())
-    show.print_listing(("item", "cosine"), rows)
+    show.print_listing(("item", loaded.likeness), rows)

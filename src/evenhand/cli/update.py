@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evenhand.cli import options as opt
 from evenhand.cli.flatten import flattened
+
+if TYPE_CHECKING:
+    from evenhand.data.interactions import Interactions
+    from evenhand.ranking.item_model import ItemModel
+    from evenhand.ranking.model import Model
 
 
 @flattened
@@ -24,28 +29,44 @@ def command(
     """Continue training on newer logs; new users and items are added."""
     from evenhand.cli import inputs, show
     from evenhand.experiments.output import check_folder
+    from evenhand.metrics.lists import count
     from evenhand.ranking.model import load
-    from evenhand.training.progress import epoch_bar
-    from evenhand.training.update import updated
 
     folder = check_folder(out, force)
     old = load(model)
     new = inputs.read_file(data, reading, allow_small=True)
-    with epoch_bar("update") as on_epoch:
-        fitted = updated(old, new, epochs=epochs, device=device, on_epoch=on_epoch)
-    fitted.model.save(folder, force=True)
+    updated, notes = _updated(old, new, epochs, device)
+    updated.save(folder, force=True)
     added = {
-        "users": fitted.model.known.n_users - old.known.n_users,
-        "items": fitted.model.known.n_items - old.known.n_items,
-        "pairs": len(fitted.model.known) - len(old.known),
+        "users": updated.known.n_users - old.known.n_users,
+        "items": updated.known.n_items - old.known.n_items,
+        "pairs": len(updated.known) - len(old.known),
     }
     if json:
-        show.print_json({"model": out, "added": added, "notes": list(fitted.notes)})
+        show.print_json({"model": out, "added": added, "notes": list(notes)})
         return
     screen = show.console()
-    show.print_notes(screen, fitted.notes)
-    show.print_sentence(
-        screen,
-        f"{added['users']:,} users, {added['items']:,} items and {added['pairs']:,} pairs added; "
-        f"model written to {folder}/.",
-    )
+    show.print_notes(screen, notes)
+    users, items, pairs = (count(n, kind.removesuffix("s")) for kind, n in added.items())
+    show.print_sentence(screen, f"{users}, {items} and {pairs} added; model written to {folder}/.")
+
+
+def _updated(
+    old: Model | ItemModel, new: Interactions, epochs: int | None, device: str
+) -> tuple[Model | ItemModel, tuple[str, ...]]:
+    """Trained further; a rival is fitted anew, as there is nothing to go on from."""
+    from evenhand.errors import InputError
+    from evenhand.ranking.model import Model
+    from evenhand.rivals.models import is_rival_model, update_rival
+    from evenhand.training.progress import epoch_bar
+    from evenhand.training.update import updated
+
+    if is_rival_model(old):
+        if epochs is not None:
+            raise InputError(f"--epochs has no effect on {old.info['method']}; leave it out.")
+        return update_rival(old, new, device=device)
+    if not isinstance(old, Model):
+        raise InputError("the model does not say how it was made, so it cannot be updated.")
+    with epoch_bar("update") as on_epoch:
+        fitted = updated(old, new, epochs=epochs, device=device, on_epoch=on_epoch)
+    return fitted.model, fitted.notes

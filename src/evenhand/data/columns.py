@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from evenhand.errors import InputError
 
@@ -22,7 +23,7 @@ class Column:
 
     role: str
     """Its name in the result, and the option by which a person names the source's column."""
-    kind: Literal["id", "number", "time"]
+    kind: Literal["id", "number", "time", "text"]
     name: str | None = None
     """Its name in the source, where it must exist; None: optional, a column called `role` is taken."""
 
@@ -80,6 +81,18 @@ def _no_column(role: str, name: str, names: Sequence[str], label: str) -> InputE
 
 def is_string(kind: pa.DataType) -> bool:
     return str(kind) in ("string", "large_string", "string_view")
+
+
+def to_text(loaded: Loaded, role: str) -> pa.ChunkedArray:
+    """The column as strings, null where missing or empty."""
+    column = loaded.table[role]
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    try:
+        texts = column.cast(pa.string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise InputError(f"{loaded.called(role)} has type {column.type}, which is not text.") from None
+    return pc.if_else(pc.equal(pc.utf8_trim_whitespace(texts), ""), pa.scalar(None, pa.string()), texts)
 
 
 def first_line_of(error: BaseException) -> str:

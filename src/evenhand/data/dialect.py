@@ -87,7 +87,7 @@ def survey(path: Path, header: bool | None) -> TextFile:
         first = "\0"
     if "\0" in first:
         raise InputError(f"{label} is not UTF-8 text; give a csv, tsv, dat or parquet file.")
-    ending = _text_ending(path)
+    ending = text_ending(path)
     separator = _separator(first, ending)
     if separator is None:
         raise InputError(f"cannot tell what kind of file {label} is; name it .csv, .tsv, .dat or .parquet.")
@@ -96,7 +96,7 @@ def survey(path: Path, header: bool | None) -> TextFile:
     return TextFile(path, label, separator, header, tuple(fields), after if header else start)
 
 
-def _text_ending(path: Path) -> str:
+def text_ending(path: Path) -> str:
     return (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
 
 

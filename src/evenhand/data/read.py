@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from evenhand.data.columns import Column, Loaded, first_line_of, is_string, pick, source_label
-from evenhand.data.dialect import TEXT_ENDINGS
+from evenhand.data.columns import Column, Loaded, first_line_of, is_string, pick, source_label, to_text
+from evenhand.data.dialect import TEXT_ENDINGS, open_text, text_ending
 from evenhand.data.ids import codes_and_ids, encode_ids
 from evenhand.data.interactions import Interactions
 from evenhand.data.numbers import to_numbers
@@ -25,6 +25,7 @@ from evenhand.errors import InputError
 __all__ = ["Column", "read_columns", "read_interactions", "source_label"]
 
 PARQUET_ENDINGS = (".parquet", ".pq")
+JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
 
 
 def read_interactions(
@@ -75,18 +76,21 @@ def read_columns(source: Any, columns: Sequence[Column], *, header: bool | None 
     """The wanted columns of a file or Arrow-speaking table, named by their roles, in the given order.
 
     Ids come dictionary-encoded over their sorted unique values (int64 or string) and are never null;
-    numbers and times come as float64, null where missing. Optional columns may be absent from the result.
+    numbers and times come as float64, text as strings, null where missing. Optional columns may be absent
+    from the result.
     A text file without a header holds `columns` by position, whatever their names.
     """
     loaded = _load(source, columns, header)
     if not loaded.table.num_rows:
         raise InputError(f"{loaded.label} has column names but no rows; give a table with at least one row.")
     kinds = {column.role: column.kind for column in columns}
-    arrays = {
-        role: encode_ids(loaded, role) if kinds[role] == "id" else to_numbers(loaded, role, kinds[role])
-        for role in loaded.table.column_names
-    }
-    return pa.table(arrays)
+    return pa.table({role: _clean(loaded, role, kinds[role]) for role in loaded.table.column_names})
+
+
+def _clean(loaded: Loaded, role: str, kind: str) -> Any:
+    if kind == "id":
+        return encode_ids(loaded, role)
+    return to_text(loaded, role) if kind == "text" else to_numbers(loaded, role, kind)
 
 
 def _optional_numbers(table: pa.Table, role: str) -> np.ndarray | None:
@@ -149,6 +153,23 @@ def _load_parquet(path: Path, columns: Sequence[Column]) -> Loaded:
     return _typed(table, pick(columns, table.column_names, label), label)
 
 
+def _load_json_lines(path: Path, columns: Sequence[Column]) -> Loaded:
+    from pyarrow import json
+
+    label = source_label(path)
+    with open_text(path) as file:
+        if not file.read(1):
+            raise InputError(f"{label} is empty.")
+        file.seek(0)
+        try:
+            table = json.read_json(file)
+        except pa.ArrowException as error:
+            raise InputError(
+                f"{label} cannot be read as JSON lines, one object a line: {first_line_of(error)}."
+            ) from None
+    return _typed(table, pick(columns, table.column_names, label), label)
+
+
 def _typed(table: pa.Table, chosen: dict[str, int], label: str) -> Loaded:
     return Loaded(
         label=label,
@@ -167,6 +188,8 @@ def _load_file(path: Path, columns: Sequence[Column], header: bool | None) -> Lo
     try:
         if path.suffix.lower() in PARQUET_ENDINGS or _starts_like_parquet(path):
             return _load_parquet(path, columns)
+        if text_ending(path) in JSON_ENDINGS:
+            return _load_json_lines(path, columns)
         return load_text(path, columns, header)
     except (OSError, EOFError) as error:
         raise InputError(f"{label} cannot be read: {first_line_of(error)}.") from None

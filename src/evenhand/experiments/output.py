@@ -61,10 +61,10 @@ def run_folder(folder: Path | None, force: bool, resume: bool) -> Iterator[Path 
         shutil.rmtree(checkpoints, ignore_errors=True)
 
 
-def write_comparison(result: CompareResult, folder: Path, origin: dict[str, Any]) -> None:
+def write_comparison(result: CompareResult, folder: Path, origin: dict[str, Any]) -> dict[str, pa.Table]:
     """`results.json`, `recommendations.parquet` (the best seed of every contender) and `config.json`.
 
-    `origin` says in `config.json` where the data came from.
+    `origin` says in `config.json` where the data came from. Returns the lists by contender.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,9 @@ def write_comparison(result: CompareResult, folder: Path, origin: dict[str, Any]
         _write_json(folder / "config.json", origin | configuration(result))
     except OSError as problem:
         raise InputError(f"cannot write to {folder}: {problem.strerror}.") from problem
-    write_table(_recommendations(result), folder / "recommendations.parquet")
+    lists = {label: fit.lists(max(result.ks)) for label, fit in result.fits.items()}
+    write_table(_in_one(lists), folder / "recommendations.parquet")
+    return lists
 
 
 def write_search(result: TuneResult, folder: Path, origin: dict[str, Any]) -> None:
@@ -86,13 +88,11 @@ def write_search(result: TuneResult, folder: Path, origin: dict[str, Any]) -> No
     write_table(result.table(), folder / "trials.parquet")
 
 
-def _recommendations(result: CompareResult) -> pa.Table:
-    """The best seed's lists of every contender, with a column `name` that tells them apart."""
-    tables = []
-    for label, fit in result.fits.items():
-        table = fit.lists(max(result.ks))
-        tables.append(table.append_column("name", pa.repeat(label, len(table))))
-    return pa.concat_tables(tables)
+def _in_one(lists: dict[str, pa.Table]) -> pa.Table:
+    """One table with a column `name` that tells the contenders apart."""
+    return pa.concat_tables(
+        table.append_column("name", pa.repeat(label, len(table))) for label, table in lists.items()
+    )
 
 
 def _write_json(path: Path, document: Any) -> None:

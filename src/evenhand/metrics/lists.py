@@ -66,10 +66,10 @@ def read_lists(source: Any, vocabulary: Interactions) -> tuple[dict[Any, Lists],
 
     table = read_columns(source, COLUMNS)
     label = source_label(source)
-    users, n_foreign_users = _indices(table["user"], vocabulary.user_ids, f"user of {label}")
-    items, n_foreign_items = _indices(table["item"], vocabulary.item_ids, f"item of {label}")
+    users, n_foreign_users = vocabulary_indices(table["user"], vocabulary.user_ids, f"user of {label}")
+    items, n_foreign_items = vocabulary_indices(table["item"], vocabulary.item_ids, f"item of {label}")
     order = _order(table, label)
-    seeds, seed_ids = _codes(table["seed"]) if "seed" in table.column_names else (None, None)
+    seeds, seed_ids = dictionary_codes(table["seed"]) if "seed" in table.column_names else (None, None)
 
     known = users < vocabulary.n_users
     by_seed: dict[Any, Lists] = {}
@@ -77,7 +77,7 @@ def read_lists(source: Any, vocabulary: Interactions) -> tuple[dict[Any, Lists],
     for code, seed in enumerate([None] if seed_ids is None else seed_ids.to_pylist()):
         rows = np.flatnonzero(known if seeds is None else known & (seeds == code))
         rows = rows[np.lexsort((order[rows], users[rows]))]
-        first = _first_occurrences(users[rows], items[rows])
+        first = first_occurrences(users[rows], items[rows])
         repeated += len(rows) - len(first)
         rows = rows[first]
         listed = np.where(items[rows] < vocabulary.n_items, items[rows], UNKNOWN_ITEM)
@@ -103,7 +103,7 @@ def count(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
-def _codes(column: pa.ChunkedArray) -> tuple[np.ndarray, pa.Array]:
+def dictionary_codes(column: pa.ChunkedArray) -> tuple[np.ndarray, pa.Array]:
     """(row → code, code → id) of a dictionary-encoded column."""
     import pyarrow as pa
 
@@ -112,12 +112,12 @@ def _codes(column: pa.ChunkedArray) -> tuple[np.ndarray, pa.Array]:
     return np.concatenate(codes), column.chunk(0).dictionary if codes else pa.array([])
 
 
-def _indices(column: pa.ChunkedArray, vocabulary: pa.Array, what: str) -> tuple[np.ndarray, int]:
+def vocabulary_indices(column: pa.ChunkedArray, vocabulary: pa.Array, what: str) -> tuple[np.ndarray, int]:
     """Each row's index in the vocabulary; foreign ids get distinct numbers from len(vocabulary) up."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    codes, ids = _codes(column)
+    codes, ids = dictionary_codes(column)
     if ids.type != vocabulary.type:
         ids, vocabulary = ids.cast(pa.string()), vocabulary.cast(pa.string())
     found = pc.index_in(ids, value_set=vocabulary)
@@ -149,7 +149,7 @@ def _order(table: pa.Table, label: str) -> np.ndarray:
     return values if name == "rank" else -values
 
 
-def _first_occurrences(users: np.ndarray, items: np.ndarray) -> np.ndarray:
+def first_occurrences(users: np.ndarray, items: np.ndarray) -> np.ndarray:
     """The rows, ascending, whose (user, item) has not come before."""
     if not len(users):
         return np.zeros(0, dtype=np.int64)

@@ -244,7 +244,7 @@ def _ratio_difference(sums: np.ndarray) -> np.ndarray:
 def _poisson_sums(columns: np.ndarray, draws: int, seed: int) -> np.ndarray:
     """[draws, columns]: the columns' sums over users, each draw with its own Poisson(1) weights."""
     generator = np.random.default_rng(seed)
-    weight_of = _poisson_table()
+    weight_of = poisson_table()
     sums = np.zeros((draws, columns.shape[1]))
     step = max(1, CHUNK_CELLS // draws)
     for start in range(0, len(columns), step):
@@ -254,7 +254,7 @@ def _poisson_sums(columns: np.ndarray, draws: int, seed: int) -> np.ndarray:
     return sums
 
 
-def _poisson_table() -> np.ndarray:
+def poisson_table() -> np.ndarray:
     """float64 [65536]: the Poisson(1) quantile of each 16-bit number.
 
     Looking a weight up is several times faster than drawing it, and exact to the 16th bit of a probability.

@@ -1,1 +1,1 @@
-"""What belongs to the paper alone: its error measures and, in time, its published tables."""
+"""What belongs to the paper alone: its published tables and settings, what they say, its error measures."""

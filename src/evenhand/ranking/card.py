@@ -10,8 +10,10 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from evenhand.metrics.lists import count
+
 if TYPE_CHECKING:
-    from evenhand.ranking.model import Model
+    from evenhand.ranking.any_model import AnyModel
 
 SHOWN = {
     "precision": "precision ↑",
@@ -36,12 +38,12 @@ _LIMITS = (
 )
 
 
-def model_card(model: Model, name: str) -> str:
+def model_card(model: AnyModel, name: str) -> str:
     """README.md of the model folder called `name`."""
     return "\n".join(_lines(model, name or "model")) + "\n"
 
 
-def _lines(model: Model, name: str) -> Iterator[str]:
+def _lines(model: AnyModel, name: str) -> Iterator[str]:
     info, known = model.info, model.known
     encoder = info.get("encoder", {})
     encoder = encoder.get("name") if isinstance(encoder, Mapping) else encoder
@@ -49,11 +51,11 @@ def _lines(model: Model, name: str) -> Iterator[str]:
     yield ""
     yield (
         f"A recommender{_of(' of kind ', encoder)}{_of(', trained with ', info.get('method'))}, made by "
-        "evenhand. A user's score of an item is the inner product of their two vectors "
-        f"(length {model.item_vectors.shape[2]})."
+        f"evenhand. {model.explained}"
     )
     yield from _section("Data", _data(model))
-    yield f"- {known.n_users:,} users, {known.n_items:,} items, {len(known):,} known pairs"
+    sizes = (known.n_users, "user"), (known.n_items, "item"), (len(known), "known pair")
+    yield "- " + ", ".join(count(n, noun) for n, noun in sizes)
     yield from _section("Training", _training(model))
     yield ""
     yield "## Accuracy and bias"
@@ -69,7 +71,7 @@ def _lines(model: Model, name: str) -> Iterator[str]:
     yield from (f"- {limit}" for limit in _LIMITS)
 
 
-def _data(model: Model) -> Iterator[tuple[str, Any]]:
+def _data(model: AnyModel) -> Iterator[tuple[str, Any]]:
     info = model.info
     source = info.get("data")
     yield "source", source.get("source") if isinstance(source, Mapping) else source
@@ -77,10 +79,11 @@ def _data(model: Model) -> Iterator[tuple[str, Any]]:
     yield "fingerprint", info.get("fingerprint")
 
 
-def _training(model: Model) -> Iterator[tuple[str, Any]]:
+def _training(model: AnyModel) -> Iterator[tuple[str, Any]]:
     info = model.info
     yield "protocol", info.get("protocol")
     yield "seeds", ", ".join(map(str, model.seeds)) + f" (seed {model.seeds[model.best]} recommends)"
+    yield "parameters", info.get("rival")
     yield "chosen epochs", info.get("chosen_epochs")
     yield "hot items", info.get("hot")
     yield "encoder", info.get("encoder")
@@ -108,12 +111,14 @@ def _of(before: str, value: Any) -> str:
     return f"{before}{value}" if value else ""
 
 
-def _results(model: Model) -> Iterator[str]:
+def _results(model: AnyModel) -> Iterator[str]:
     if not model.metrics:
         yield "No results on held-out data were recorded."
         return
     present = [name for name in SHOWN if any(name in row for row in model.metrics.values())]
-    yield f"On the test part, mean ± standard deviation over {len(model.seeds)} seeds:"
+    several = len(model.seeds) > 1
+    spread = f", mean ± standard deviation over {len(model.seeds)} seeds" if several else ""
+    yield f"On the test part{spread}:"
     yield ""
     yield "| k | " + " | ".join(SHOWN[name] for name in present) + " |"
     yield "|---" * (len(present) + 1) + "|"

@@ -16,24 +16,11 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.errors import InputError
+from evenhand.metrics.lists import count
 from evenhand.ranking.ids import listed, positions
-from evenhand.ranking.model import Model
 
 RIDGE = 1.0
 """Weight of the vector's length; chosen on validation (see docs/models.md); 0.3 to 2 does nearly as well."""
-
-
-def folded_in(model: Model, history: Any) -> Model:
-    """The model with the users of `history` in place of its own."""
-    known = _restrict(_read(history), model.known.item_ids)
-    return replace(
-        model,
-        user_vectors=user_vectors(model.item_vectors, known),
-        known=known,
-        info={**model.info, "folded_in": known.n_users},
-        metrics={},
-        tables=None,
-    )
 
 
 def user_vectors(item_vectors: Tensor, history: Interactions) -> Tensor:
@@ -61,12 +48,21 @@ def _solve(items: Tensor, history: Interactions) -> Tensor:
     return torch.linalg.solve(system, means.T).T
 
 
-def _read(history: Any) -> Interactions:
-    if isinstance(history, Interactions):
-        return history
-    from evenhand.data.read import read_interactions
+def usable_history(history: Any, model: Interactions) -> Interactions:
+    """The history over the items of the pairs a model knows; what could not be used is told in its notes."""
+    if not isinstance(history, Interactions):
+        from evenhand.data.read import read_interactions
 
-    return read_interactions(history, allow_small=True)
+        history = read_interactions(history, allow_small=True)
+    usable = _restrict(history, model.item_ids)
+    again = int((positions(usable.user_ids, model.user_ids) >= 0).sum())
+    if not again:
+        return usable
+    note = (
+        f"{again:,} of {count(usable.n_users, 'user')} {'is' if again == 1 else 'are'} known to the model "
+        "already; what it knew of them is not used here, only the history given now."
+    )
+    return replace(usable, notes=(*usable.notes, note))
 
 
 def _restrict(history: Interactions, item_ids: pa.Array) -> Interactions:
@@ -81,8 +77,10 @@ def _restrict(history: Interactions, item_ids: pa.Array) -> Interactions:
     unknown = len(np.unique(history.items[~usable]))
     if unknown:
         notes.append(
-            f"{unknown:,} item{'s' * (unknown > 1)} of the new users ({(~usable).sum():,} of "
-            f"{len(history):,} pairs) are unknown to the model and were ignored."
+            f"{count(unknown, 'item')} of the new users ({(~usable).sum():,} of "
+            f"{count(len(history), 'pair')}) "
+            + ("is unknown to the model and was" if unknown == 1 else "are unknown to the model and were")
+            + " ignored."
         )
     if not left.all():
         names = listed(history.user_ids.filter(pa.array(~left)).to_pylist())

@@ -1,30 +1,37 @@
 """The model folder: what other programs and later versions may rely on.
 
-Vectors are safetensors, ids and pairs Arrow, the rest JSON, so that any language can read it and nothing in
-it is ever executed; docs/models.md describes every file.
+Vectors or weights are safetensors, ids and pairs Arrow, the rest JSON, so that any language can read it and
+nothing in it is ever executed; docs/models.md describes every file.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from evenhand.data.interactions import Interactions
 from evenhand.errors import InputError
+from evenhand.ranking.any_model import AnyModel
 from evenhand.ranking.card import model_card
+from evenhand.ranking.files import (
+    one_line,
+    read_arrow,
+    read_tensors,
+    sha256,
+    write_arrow,
+    write_json,
+    write_tensors,
+)
+from evenhand.ranking.item_model import ItemModel
+from evenhand.ranking.item_table import TABLES
 from evenhand.ranking.model import Model
 from evenhand.ranking.place import new_folder
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 FORMAT = 1
 """Version of the folder's layout; a folder of another version is refused."""
@@ -34,60 +41,70 @@ FILES = (*CONTENT, "README.md", "config.json")
 """Everything in the folder; config.json is written last, and without it there is no model."""
 
 
-def write_model(model: Model, folder: str | Path, *, force: bool = False) -> None:
+def write_model(model: AnyModel, folder: str | Path, *, force: bool = False) -> None:
     """Write the folder, whole or not at all; one that exists is only replaced with `force`."""
     with new_folder(folder, FILES, force=force) as place:
-        _write_tensors(place / "model.safetensors", _tensors(model))
-        known = model.known
-        _write_arrow(place / "users.arrow", {"id": known.user_ids})
-        _write_arrow(place / "items.arrow", {"id": known.item_ids})
-        _write_arrow(place / "known.arrow", {"user": pa.array(known.users), "item": pa.array(known.items)})
-        _write_json(place / "history.json", [dict(record) for record in model.history])
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.tensors().items()}
+        write_tensors(place / "model.safetensors", tensors)
+        write_arrow(place / "users.arrow", {"id": model.known.user_ids})
+        write_arrow(place / "items.arrow", {"id": model.known.item_ids})
+        write_arrow(place / "known.arrow", _pairs(model))
+        write_json(place / "history.json", [dict(record) for record in model.history])
         (place / "README.md").write_text(model_card(model, Path(folder).name), encoding="utf-8")
         config = {
             "format": FORMAT,
+            "kind": model.kind,
             "seeds": list(model.seeds),
             "best": model.best,
             "info": model.info,
             "metrics": model.metrics,
-            "checksums": {name: _sha256(place / name) for name in CONTENT},
+            "checksums": {name: sha256(place / name) for name in CONTENT},
         }
-        _write_json(place / "config.json", config)
+        write_json(place / "config.json", config)
 
 
-def read_model(folder: str | Path, *, verify: bool = True) -> Model:
+def read_model(folder: str | Path, *, verify: bool = True) -> Model | ItemModel:
     """Read a folder that `write_model` wrote, and make sure that its parts belong together."""
     folder = Path(folder)
     config = _read_config(folder)
     try:
         if verify:
             _verify(folder, config.checksums)
-        tensors = _read_tensors(folder / "model.safetensors")
-        tables = ("user_tables", "item_tables")
-        model = Model(
-            user_vectors=tensors["user_vectors"],
-            item_vectors=tensors["item_vectors"],
-            known=_read_known(folder),
-            seeds=config.seeds,
-            best=config.best,
-            info=config.info,
-            history=tuple(json.loads((folder / "history.json").read_text(encoding="utf-8"))),
-            metrics=config.metrics,
-            tables=(tensors[tables[0]], tensors[tables[1]]) if set(tables) <= set(tensors) else None,
-        )
+        model = _assembled(folder, config)
     except InputError:
         raise
     except Exception as problem:
         # Whatever is wrong inside one of the files, its reader has its own kind of error for it.
-        raise InputError(f"{folder} cannot be read as a model: {_one_line(problem)}.") from problem
+        raise InputError(f"{folder} cannot be read as a model: {one_line(problem)}.") from problem
     _check_shapes(folder, model)
     return model
+
+
+def _assembled(folder: Path, config: _Config) -> Model | ItemModel:
+    tensors = read_tensors(folder / "model.safetensors")
+    known, pairs = _read_known(folder)
+    history = tuple(json.loads((folder / "history.json").read_text(encoding="utf-8")))
+    common: dict[str, Any] = {
+        "known": known,
+        "seeds": config.seeds,
+        "best": config.best,
+        "info": config.info,
+        "history": history,
+        "metrics": config.metrics,
+    }
+    if config.kind in TABLES:
+        touched = known.take(pairs["touched"].to_numpy())
+        return ItemModel(TABLES[config.kind].from_tensors(tensors), touched=touched, **common)
+    names = ("user_tables", "item_tables")
+    tables = (tensors[names[0]], tensors[names[1]]) if set(names) <= set(tensors) else None
+    return Model(tensors["user_vectors"], tensors["item_vectors"], tables=tables, **common)
 
 
 @dataclass(frozen=True)
 class _Config:
     """config.json, checked."""
 
+    kind: str
     seeds: tuple[int, ...]
     best: int
     info: Mapping[str, Any]
@@ -102,7 +119,7 @@ def _read_config(folder: Path) -> _Config:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as problem:
-        raise InputError(f"{folder} cannot be read as a model: config.json: {_one_line(problem)}.") from None
+        raise InputError(f"{folder} cannot be read as a model: config.json: {one_line(problem)}.") from None
     if not isinstance(raw, dict) or not isinstance(raw.get("format"), int) or "seeds" not in raw:
         raise InputError(f"{folder} cannot be read as a model: its config.json is not that of a model.")
     if raw["format"] != FORMAT:
@@ -120,21 +137,30 @@ def _read_config(folder: Path) -> _Config:
         wrong = ["best"]
     if wrong:
         raise InputError(f"{folder} is damaged: '{wrong[0]}' in its config.json is missing or wrong.")
-    return _Config(tuple(seeds), *(raw[name] for name in list(shapes)[1:]))
+    kind = raw.get("kind", "vectors")
+    if kind not in ("vectors", *TABLES):
+        raise InputError(
+            f"{folder} holds a model of kind '{kind}', which this evenhand does not know; update it."
+        )
+    return _Config(kind, tuple(seeds), *(raw[name] for name in list(shapes)[1:]))
 
 
 def _verify(folder: Path, checksums: Mapping[str, str]) -> None:
     for name in CONTENT:
         if not (folder / name).is_file():
             raise InputError(f"{folder} is damaged: {name} is missing; copy the folder anew.")
-        if _sha256(folder / name) != checksums.get(name):
+        if sha256(folder / name) != checksums.get(name):
             raise InputError(
                 f"{folder} is damaged: {name} is not the file that was saved; copy the folder anew."
             )
 
 
-def _check_shapes(folder: Path, model: Model) -> None:
-    """Vectors, ids and seeds must be as many as each other, whatever the checksums say."""
+def _check_shapes(folder: Path, model: Model | ItemModel) -> None:
+    """Tensors, ids and seeds must be as many as each other, whatever the checksums say."""
+    if isinstance(model, ItemModel):
+        if not model.table.fits(model.known.n_items):
+            raise InputError(f"{folder} is damaged: its weights do not match its items.")
+        return
     replicas, dim = len(model.seeds), model.user_vectors.shape[-1]
     wanted = [(replicas, size, dim) for size in (model.known.n_users, model.known.n_items)]
     if [tuple(matrix.shape) for matrix in model.vectors] != wanted:
@@ -144,48 +170,18 @@ def _check_shapes(folder: Path, model: Model) -> None:
         raise InputError(f"{folder} is damaged: its tables do not match its ids.")
 
 
-def _tensors(model: Model) -> dict[str, Tensor]:
-    named = {"user_vectors": model.user_vectors, "item_vectors": model.item_vectors}
-    if model.tables is not None:
-        named |= {"user_tables": model.tables[0], "item_tables": model.tables[1]}
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in named.items()}
+def _pairs(model: AnyModel) -> dict[str, pa.Array]:
+    """The columns of known.arrow."""
+    known = model.known
+    columns = {"user": pa.array(known.users), "item": pa.array(known.items)}
+    if isinstance(model, ItemModel):
+        columns["touched"] = pa.array(model.touched.contains(known.users, known.items))
+    return columns
 
 
-def _write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
-
-    path.touch()
-    mode = path.stat().st_mode
-    try:
-        save_file(tensors, path)
-        # It makes the file readable to its owner alone, whatever the umask says.
-        path.chmod(mode)
-    except SafetensorError as problem:
-        # It hides the system's error, such as a full disk, in one of its own.
-        raise OSError(str(problem)) from problem
-
-
-def _read_tensors(path: Path) -> dict[str, Tensor]:
-    from safetensors.torch import load_file
-
-    return load_file(path)
-
-
-def _write_arrow(path: Path, columns: Mapping[str, pa.Array]) -> None:
-    table = pa.table(dict(columns))
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-
-
-def _read_arrow(path: Path) -> pa.Table:
-    with pa.OSFile(str(path), "rb") as source:
-        return pa.ipc.open_file(source).read_all()
-
-
-def _read_known(folder: Path) -> Interactions:
-    users, items = (_ids(_read_arrow(folder / f"{name}.arrow")["id"]) for name in ("users", "items"))
-    pairs = _read_arrow(folder / "known.arrow")
+def _read_known(folder: Path) -> tuple[Interactions, pa.Table]:
+    users, items = (_ids(read_arrow(folder / f"{name}.arrow")["id"]) for name in ("users", "items"))
+    pairs = read_arrow(folder / "known.arrow")
     user, item = (pairs[name].to_numpy().astype(np.int64) for name in ("user", "item"))
     if len(user) and not (
         user.min() >= 0 <= item.min() and user.max() < len(users) and item.max() < len(items)
@@ -193,38 +189,15 @@ def _read_known(folder: Path) -> Interactions:
         raise InputError(f"{folder} is damaged: known.arrow holds pairs of unknown users or items.")
     if (np.diff(user * len(items) + item) <= 0).any():
         raise InputError(f"{folder} is damaged: the pairs in known.arrow are not in order.")
-    return Interactions(
+    known = Interactions(
         user_ids=users,
         item_ids=items,
         indptr=np.concatenate([[0], np.cumsum(np.bincount(user, minlength=len(users)))]).astype(np.int64),
         items=item.astype(np.int32),
     )
+    return known, pairs
 
 
 def _ids(column: pa.ChunkedArray) -> pa.Array:
     array = column.combine_chunks()
     return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
-
-
-def _write_json(path: Path, document: Any) -> None:
-    path.write_text(json.dumps(_plain(document), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-
-
-def _plain(value: Any) -> Any:
-    """The same in what JSON knows: numpy's numbers as numbers, undefined ones as null."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _one_line(problem: BaseException) -> str:
-    return " ".join(str(problem).split()).rstrip(".") or type(problem).__name__

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from evenhand.data.csr import slices_within
 from evenhand.data.interactions import Interactions
 from evenhand.ranking.model import Model
 from evenhand.ranking.topk import by_product
@@ -19,8 +20,12 @@ from evenhand.rivals.base import Fitted, Rival, check_number, check_whole
 
 _CHUNK_CELLS = {"cpu": 2**21, "cuda": 2**27}
 """Numbers held at once, in gathered vectors and in normal equations: what fits caches, what fills a GPU."""
+_BLOCK_COST = 2**14
+"""Pairs in a block of rows: long enough to outweigh a call, short enough to keep every core busy."""
 _SPREAD = 0.01
 """Standard deviation of the vectors that the first half-step starts from."""
+
+_ForEach = Callable[[Callable[[Any], None], Iterable[Any]], Iterable[None]]
 
 
 @dataclass(frozen=True)
@@ -59,11 +64,12 @@ class ALS(Rival):
         for _ in range(self.iterations):
             users = solved(*by_user, items, self.alpha, self.l2, self.steps, users)
             items = solved(*by_item, users, self.alpha, self.l2, self.steps, items)
-        return FittedALS(train, users, items, seed)
+        return FittedALS(self, train, users, items, seed)
 
 
 @dataclass(frozen=True, eq=False)
 class FittedALS(Fitted):
+    rival: ALS
     train: Interactions
     user_vectors: Tensor
     item_vectors: Tensor
@@ -76,10 +82,10 @@ class FittedALS(Fitted):
     def scores(self, users: np.ndarray) -> Tensor:
         return by_product(*self.vectors)(users)
 
-    def model(self) -> Model:
-        """As a model with one replica, which can be saved, exported and asked for similar items."""
+    def model(self, known: Interactions | None = None) -> Model:
         users, items = (side.cpu().float().unsqueeze(0) for side in self.vectors)
-        return Model(users, items, known=self.train, seeds=(self.seed,), info={"method": "als"})
+        known = self.train if known is None else known
+        return Model(users, items, known=known, seeds=(self.seed,), info=self.rival.info)
 
 
 def solved(
@@ -94,36 +100,77 @@ def solved(
     """[n_rows, d]: the best vector of every row of a CSR matrix, given the vectors of the columns.
 
     Each row solves `(YᵀY + alpha·Y_uᵀY_u + l2·I) x = (1 + alpha)·Σ Y_u`, where Y are all the columns' vectors
-    and Y_u those of the row; exactly, or by so many steps of conjugate gradients from `start`. Rows of about
-    equal length are solved together; an empty row has the vector 0.
+    and Y_u those of the row; exactly, or by so many steps of conjugate gradients from `start`. An empty row
+    has the vector 0.
     """
-    lengths, dim = np.diff(indptr), others.shape[1]
-    shared = others.T @ others + l2 * torch.eye(dim, dtype=others.dtype, device=others.device)
-    # The last row of zeros fills up what is shorter than its group.
-    padded = torch.cat([others, others.new_zeros(1, dim)])
-    result = others.new_zeros(len(lengths), dim)
-    order = np.argsort(lengths, kind="stable")
+    lengths = np.diff(indptr)
+    order = np.argsort(-lengths, kind="stable")
     order = order[lengths[order] > 0]
-    most = _CHUNK_CELLS.get(others.device.type, _CHUNK_CELLS["cuda"])
+    start = others.new_zeros(len(lengths), others.shape[1]) if start is None else start
+    with _a_part_a_core(others.device) as for_each:
+        shared = others.T @ others + l2 * torch.eye(len(others.T), dtype=others.dtype, device=others.device)
+        problem = _Problem(indptr, columns, others, shared, alpha, steps, start)
+        solve = problem.by_rows if steps and others.device.type == "cpu" else problem.by_tensors
+        return solve(order, lengths, for_each)
 
-    def solve(rows: np.ndarray) -> None:
-        here = torch.from_numpy(rows).to(others.device)
-        system = _Systems(padded, indptr, columns, rows, shared, alpha, most)
-        if steps:
-            first = others.new_zeros(len(rows), dim) if start is None else start[here]
-            result[here] = _conjugate_gradients(system, first, steps)
-        else:
-            result[here] = system.solution()
 
-    with _a_group_a_core(others.device) as for_each:
-        for _ in for_each(solve, _groups(order, lengths, dim, most)):
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """What one half of an iteration solves, in either of two ways with the same outcome."""
+
+    indptr: np.ndarray
+    columns: np.ndarray
+    others: Tensor
+    shared: Tensor
+    alpha: float
+    steps: int
+    start: Tensor
+
+    def by_rows(self, order: np.ndarray, lengths: np.ndarray, for_each: _ForEach) -> Tensor:
+        """Conjugate gradients in compiled code, a block of rows a call."""
+        from evenhand.rivals.als_rows import solve_rows
+
+        others, shared, start = (side.contiguous().numpy() for side in (self.others, self.shared, self.start))
+        found, alpha = torch.zeros_like(self.start), others.dtype.type(self.alpha)
+        result = found.numpy()
+
+        def solve(part: slice) -> None:
+            solve_rows(
+                order[part], self.indptr, self.columns, others, shared, alpha, self.steps, start, result
+            )
+
+        # Besides its pairs, a row costs products with a matrix as wide as its vector.
+        costs = lengths[order] + others.shape[1] // 2
+        for _ in for_each(solve, slices_within(costs, _BLOCK_COST)):
             pass
-    return result
+        return found
+
+    def by_tensors(self, order: np.ndarray, lengths: np.ndarray, for_each: _ForEach) -> Tensor:
+        """Rows of about equal length together, as tensors."""
+        from evenhand.rivals.als_systems import Systems, conjugate_gradients, groups
+
+        others, dim = self.others, self.others.shape[1]
+        # The last row of zeros fills up what is shorter than its group.
+        padded = torch.cat([others, others.new_zeros(1, dim)])
+        result = others.new_zeros(len(lengths), dim)
+        most = _CHUNK_CELLS.get(others.device.type, _CHUNK_CELLS["cuda"])
+
+        def solve(rows: np.ndarray) -> None:
+            here = torch.from_numpy(rows).to(others.device)
+            system = Systems(padded, self.indptr, self.columns, rows, self.shared, self.alpha, most)
+            if self.steps:
+                result[here] = conjugate_gradients(system, self.start[here], self.steps)
+            else:
+                result[here] = system.solution()
+
+        for _ in for_each(solve, groups(order[::-1].copy(), lengths, dim, most)):
+            pass
+        return result
 
 
 @contextmanager
-def _a_group_a_core(device: torch.device) -> Iterator[Callable[..., Iterable[None]]]:
-    """Yields a `map` that gives each core its own groups.
+def _a_part_a_core(device: torch.device) -> Iterator[_ForEach]:
+    """Yields a `map` that gives each core its own rows.
 
     The operations are too small to be shared: cores that wait for each other in each of them are many times
     slower, and more so on a busy machine. Nor does the number of threads change a bit of the result so.
@@ -138,93 +185,3 @@ def _a_group_a_core(device: torch.device) -> Iterator[Callable[..., Iterable[Non
             yield pool.map
     finally:
         torch.set_num_threads(threads)
-
-
-class _Systems:
-    """The normal equations of some rows, which need not be written out to be multiplied with."""
-
-    def __init__(
-        self,
-        padded: Tensor,
-        indptr: np.ndarray,
-        columns: np.ndarray,
-        rows: np.ndarray,
-        shared: Tensor,
-        alpha: float,
-        most: int,
-    ) -> None:
-        self.padded, self.shared, self.alpha, self.n_rows = padded, shared, alpha, len(rows)
-        width = max(1, most // (len(rows) * padded.shape[1]))
-        self.pieces = [
-            torch.from_numpy(index).to(padded.device)
-            for index in _padded_columns(indptr, columns, rows, len(padded) - 1, width)
-        ]
-        # A row too long for one piece is gathered anew whenever it is needed; most rows are gathered once.
-        self.kept = self._gathered(self.pieces[0]) if len(self.pieces) == 1 else None
-        self.right = (1 + alpha) * sum(
-            (mine.sum(1) for mine in self.vectors()), padded.new_zeros(len(rows), padded.shape[1])
-        )
-
-    def vectors(self) -> Iterator[Tensor]:
-        """Y_u of every row, [n, ≤ width, d] at a time."""
-        if self.kept is not None:
-            yield self.kept
-            return
-        for index in self.pieces:
-            yield self._gathered(index)
-
-    def _gathered(self, index: Tensor) -> Tensor:
-        return torch.nn.functional.embedding(index, self.padded)
-
-    def times(self, x: Tensor) -> Tensor:
-        """The left-hand sides times x [n, d]."""
-        product = x @ self.shared
-        for mine in self.vectors():
-            # Row vectors on the left: several times faster than the same products with columns.
-            product += self.alpha * (x.unsqueeze(1) @ mine.mT @ mine).squeeze(1)
-        return product
-
-    def solution(self) -> Tensor:
-        left = self.shared.expand(self.n_rows, *self.shared.shape).clone()
-        for mine in self.vectors():
-            left.baddbmm_(mine.mT, mine, alpha=self.alpha)
-        return torch.cholesky_solve(self.right.unsqueeze(2), torch.linalg.cholesky(left)).squeeze(2)
-
-
-def _conjugate_gradients(system: _Systems, start: Tensor, steps: int) -> Tensor:
-    """Every row's own conjugate gradients, side by side; a row that has arrived stays where it is."""
-    x = start.clone()
-    rest = system.right - system.times(x)
-    direction, size = rest.clone(), rest.square().sum(1, keepdim=True)
-    tiny = torch.finfo(x.dtype).tiny
-    for _ in range(steps):
-        ahead = system.times(direction)
-        pace = size / (direction * ahead).sum(1, keepdim=True).clamp_min(tiny)
-        x += pace * direction
-        rest -= pace * ahead
-        left = rest.square().sum(1, keepdim=True)
-        direction = rest + left / size.clamp_min(tiny) * direction
-        size = left
-    return x
-
-
-def _groups(order: np.ndarray, lengths: np.ndarray, dim: int, most: int) -> Iterator[np.ndarray]:
-    """Rows of rising length, as many together as keep their systems and their vectors below `most` cells."""
-    begin = 0
-    while begin < len(order):
-        end = min(len(order), begin + max(1, most // dim**2))
-        while end - begin > 1 and (end - begin) * lengths[order[end - 1]] * dim > most:
-            end = begin + (end - begin) // 2
-        yield order[begin:end]
-        begin = end
-
-
-def _padded_columns(
-    indptr: np.ndarray, columns: np.ndarray, rows: np.ndarray, nothing: int, width: int
-) -> Iterator[np.ndarray]:
-    """int64 [n, ≤ width] at a time: the columns of each row, filled up with `nothing`."""
-    begins, ends = indptr[rows, None], indptr[rows + 1, None]
-    for begin in range(0, int((ends - begins).max()), width):
-        place = begins + np.arange(begin, min(begin + width, int((ends - begins).max())))
-        inside = place < ends
-        yield np.where(inside, columns[np.where(inside, place, begins)], nothing).astype(np.int64)

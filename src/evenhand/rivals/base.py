@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +15,9 @@ from torch import Tensor
 from evenhand.data.interactions import Interactions
 from evenhand.errors import InputError
 from evenhand.ranking.ids import known_positions
+from evenhand.ranking.item_model import ItemModel
+from evenhand.ranking.item_table import ItemTable
+from evenhand.ranking.model import Model
 from evenhand.ranking.recommender import list_table
 from evenhand.ranking.topk import top_by
 
@@ -25,6 +28,22 @@ class Rival(ABC):
 
     seeded: ClassVar[bool] = False
     """Whether two seeds give two results; what is deterministic is fitted once."""
+
+    @property
+    def name(self) -> str:
+        """As the registry and the command line call it."""
+        return type(self).__name__.lower()
+
+    @property
+    def label(self) -> str:
+        """The name, with the parameters that differ from their defaults."""
+        chosen = ((f.name, getattr(self, f.name), f.default) for f in fields(self))
+        return ":".join([self.name, *(f"{name}={value}" for name, value, usual in chosen if value != usual)])
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """What a model says about how it came to be."""
+        return {"method": self.label, "rival": {"name": self.name, **asdict(self)}}
 
     @abstractmethod
     def fit(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> Fitted:
@@ -45,6 +64,10 @@ class Fitted(ABC):
         """User and item vectors whose products are the scores, where there are such."""
         return None
 
+    @abstractmethod
+    def model(self, known: Interactions | None = None) -> Model | ItemModel:
+        """As a model, which can be saved and loaded; `known` is not recommended again, train unless given."""
+
     def recommend(self, users: Any = None, k: int = 20, *, exclude: Interactions | None = None) -> pa.Table:
         """The k best items of the given users (ids; None means all): user, item, score, rank.
 
@@ -56,6 +79,27 @@ class Fitted(ABC):
         exclude = self.train if exclude is None else exclude
         items, scores = top_by(self.scores, self.train.n_items, wanted, k, exclude=exclude)
         return list_table(self.train, wanted, items, scores)
+
+
+@dataclass(frozen=True, eq=False)
+class FittedItems(Fitted):
+    """A rival whose users are what they touched, and whose items say something about each other."""
+
+    rival: Rival
+    train: Interactions
+    table: ItemTable
+
+    def scores(self, users: np.ndarray) -> Tensor:
+        return self.table.scores(self.train, users)
+
+    def model(self, known: Interactions | None = None) -> ItemModel:
+        on_cpu = {name: tensor.cpu() for name, tensor in self.table.tensors().items()}
+        return ItemModel(
+            type(self.table).from_tensors(on_cpu),
+            known=self.train if known is None else known,
+            touched=self.train,
+            info=self.rival.info,
+        )
 
 
 def check_whole(name: str, value: Any, least: int = 1) -> None:

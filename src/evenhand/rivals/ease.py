@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from evenhand.data.csr import gather_rows
 from evenhand.data.interactions import Interactions
-from evenhand.rivals.base import Fitted, Rival, check_number
+from evenhand.ranking.item_table import DenseTable
+from evenhand.rivals.base import FittedItems, Rival, check_number
 from evenhand.rivals.cooccurrence import cooccurrences
 from evenhand.rivals.memory import check_memory
 
@@ -33,13 +32,13 @@ class EASE(Rival):
     def __post_init__(self) -> None:
         check_number("l2", self.l2, zero=False)
 
-    def fit(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> FittedEASE:
+    def fit(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> FittedItems:
         device, n = torch.device(device), train.n_items
         check_memory(
             _BYTES_A_CELL * n * n,
             device,
             f"EASE on {n:,} items",
-            "leave rare items out, or compare with itemknn or als instead",
+            "leave rare items out, or take itemknn or als instead",
         )
         gram = torch.empty(n, n, dtype=torch.float64, device=device)
         step = max(1, _CHUNK_CELLS // max(n, 1))
@@ -53,20 +52,4 @@ class EASE(Rival):
         del factor
         weights /= -weights.diagonal().clone()
         weights.fill_diagonal_(0)
-        return FittedEASE(train, weights.float().contiguous())
-
-
-@dataclass(frozen=True, eq=False)
-class FittedEASE(Fitted):
-    train: Interactions
-    weights: Tensor
-    """float32 [n_items, n_items]: B."""
-
-    def scores(self, users: np.ndarray) -> Tensor:
-        where = self.weights.device
-        _, items = gather_rows(self.train.indptr, self.train.items, users)
-        lengths = self.train.activity[users]
-        offsets = torch.from_numpy(np.cumsum(lengths) - lengths)
-        return torch.nn.functional.embedding_bag(
-            torch.from_numpy(items).to(where), self.weights, offsets.to(where), mode="sum"
-        )
+        return FittedItems(self, train, DenseTable(weights.float().contiguous()))

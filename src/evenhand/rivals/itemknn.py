@@ -8,14 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.data.csr import gather_rows, slices_within
 from evenhand.data.interactions import Interactions
+from evenhand.ranking.item_table import SparseTable
 from evenhand.ranking.topk import top_by
-from evenhand.rivals.base import Fitted, Rival, check_number, check_whole
+from evenhand.rivals.base import FittedItems, Rival, check_number, check_whole
 from evenhand.rivals.cooccurrence import cooccurrences
-
-_CHUNK_TERMS = 2**22
-"""Similarities summed up together: about 100 MB with their indices."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +28,7 @@ class ItemKNN(Rival):
         check_whole("neighbours", self.neighbours)
         check_number("shrink", self.shrink, zero=True)
 
-    def fit(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> FittedItemKNN:
+    def fit(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> FittedItems:
         root = torch.from_numpy(train.popularity).float().sqrt()
 
         def similarity(items: np.ndarray) -> Tensor:
@@ -47,32 +44,8 @@ class ItemKNN(Rival):
         item, neighbour = np.repeat(everything, real.sum(1)), near[real]
         order = np.argsort(neighbour, kind="stable")
         counts = np.bincount(neighbour, minlength=train.n_items)
-        return FittedItemKNN(
-            train,
-            np.concatenate([[0], np.cumsum(counts)]),
-            item[order].astype(np.int32),
-            likeness[real][order],
+        # Row i of the table holds the items j that have i among their neighbours.
+        table = SparseTable(
+            np.concatenate([[0], np.cumsum(counts)]), item[order].astype(np.int32), likeness[real][order]
         )
-
-
-@dataclass(frozen=True, eq=False)
-class FittedItemKNN(Fitted):
-    """The similarities as CSR: row i holds the items j that have i among their neighbours."""
-
-    train: Interactions
-    indptr: np.ndarray
-    """int64 [n_items + 1]"""
-    items: np.ndarray
-    """int32 [n_similarities], ascending within each row"""
-    likeness: np.ndarray
-    """float32 [n_similarities]"""
-
-    def scores(self, users: np.ndarray) -> Tensor:
-        found = torch.zeros(len(users) * self.train.n_items)
-        position, touched = gather_rows(self.train.indptr, self.train.items, users)
-        everything = np.arange(len(self.items))
-        for part in slices_within(np.diff(self.indptr)[touched], _CHUNK_TERMS):
-            of, entry = gather_rows(self.indptr, everything, touched[part])
-            cell = position[part][of] * self.train.n_items + self.items[entry]
-            found.scatter_add_(0, torch.from_numpy(cell), torch.from_numpy(self.likeness[entry]))
-        return found.view(len(users), self.train.n_items)
+        return FittedItems(self, train, table)

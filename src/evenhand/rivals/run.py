@@ -41,13 +41,7 @@ def challenger(asked: str | Rival) -> Challenger:
         name, values = assigned(asked, RIVALS)
         with wrong_types_told(asked, values):
             return Challenger(asked.strip(), name, RIVALS[name].rival(**values))
-    for kind in RIVALS.values():
-        if type(asked) is kind.rival:
-            chosen = {name: getattr(asked, name) for name in kind.parameters()}
-            changed = [f"{name}={v}" for name, v in chosen.items() if v != kind.parameters()[name]]
-            return Challenger(":".join([kind.name, *changed]), kind.name, asked)
-    name = type(asked).__name__.lower()
-    return Challenger(name, name, asked)
+    return Challenger(asked.label, asked.name, asked)
 
 
 @dataclass(frozen=True, eq=False)

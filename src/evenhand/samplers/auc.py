@@ -20,7 +20,11 @@ from evenhand.errors import InputError
 from evenhand.samplers.base import Batch, BoundSampler, Sampler, best, products, rows, stacked
 from evenhand.samplers.law import UnobservedLaw, scaled
 
-_AVERAGE = 0.99
+EXACT_UP_TO = 10_000
+"""The largest catalogue whose ranks are exact unless `ecdf` says otherwise."""
+_DRAWS = 64
+"""Draws that a rank rests on in a larger one."""
+AVERAGE = 0.99
 """How slowly the running macro-AUC of `alpha="auto"` follows the batches."""
 _CHUNK_SCORES = {"cpu": 2**19, "cuda": 2**24}
 """How many scores the exact rank holds at once: what fits the caches of a CPU, what fills a GPU."""
@@ -73,7 +77,7 @@ class AUCSampler(Sampler):
     """`argmax_x Δ⁺·P(TN|x) - Δ⁻·P(FN|x)` over a few uniform candidates."""
 
     alpha: float | Literal["auto"] = 0.75
-    """Trust in the score rank, in [½, 1]: the model's macro-AUC. "auto" follows it from the probes."""
+    """Trust in the score rank, in [½, 1]: the model's macro-AUC. "auto" follows it from the probes so far."""
     beta: float = 0.01
     """How strongly popularity speaks for a true negative, ≥ 0; 0 is DNS."""
     gamma: float = 0.006
@@ -82,8 +86,11 @@ class AUCSampler(Sampler):
     """Pool size M."""
     probes: int = 10
     """How many positives and how many negatives estimate Δ⁺ and Δ⁻."""
-    ecdf: int | Literal["exact"] = "exact"
-    """A score's rank among the whole catalogue ("exact"), or among n uniform draws shared by the batch."""
+    ecdf: int | Literal["exact", "auto"] = "auto"
+    """A score's rank among the whole catalogue ("exact"), or among n uniform draws shared by the batch.
+
+    "auto" is exact up to 10,000 items and takes 64 draws beyond, so that cost does not follow the catalogue.
+    """
 
     structural = ("candidates", "probes", "ecdf")
 
@@ -97,8 +104,14 @@ class AUCSampler(Sampler):
         for name in ("candidates", "probes"):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
                 raise InputError(f"{name} must be a whole number of at least 1, not {getattr(self, name)}.")
-        if self.ecdf != "exact" and not (isinstance(self.ecdf, int) and self.ecdf >= 1):
-            raise InputError(f"ecdf must be 'exact' or a whole number of draws, not {self.ecdf}.")
+        if self.ecdf not in ("exact", "auto") and not (isinstance(self.ecdf, int) and self.ecdf >= 1):
+            raise InputError(f"ecdf must be 'exact', 'auto' or a whole number of draws, not {self.ecdf}.")
+
+    def draws(self, n_items: int) -> int:
+        """How many draws a rank rests on in a catalogue of this size; 0 for the exact rank."""
+        if isinstance(self.ecdf, int):
+            return self.ecdf
+        return _DRAWS if self.ecdf == "auto" and n_items > EXACT_UP_TO else 0
 
     @classmethod
     def bind_replicas(
@@ -115,8 +128,8 @@ class AUCBound(BoundSampler):
     ) -> None:
         super().__init__(train, device, len(samplers))
         first = samplers[0]
-        self.candidates, self.probes, self.ecdf = first.candidates, first.probes, first.ecdf
-        self.shared_width = 0 if first.ecdf == "exact" else int(first.ecdf)
+        self.candidates, self.probes = first.candidates, first.probes
+        self.shared_width = first.draws(train.n_items)
         self.law = UnobservedLaw(train, None, device)
         self._row_start = torch.from_numpy(train.indptr[:-1]).to(self.device)
         self._items = torch.from_numpy(train.items).to(self.device)
@@ -142,10 +155,10 @@ class AUCBound(BoundSampler):
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         if state:
-            self.alpha = state["alpha"].to(self.device)
+            self.alpha.copy_(state["alpha"])
 
     def diagnostics(self) -> dict[str, Tensor]:
-        return {"alpha": self.alpha}
+        return {"alpha": self.alpha.clone()}
 
     def choose(self, batch: Batch) -> Tensor:
         users, probes = batch.users, self.probes
@@ -156,22 +169,23 @@ class AUCBound(BoundSampler):
         x, positive, negative, rank = self._scores(batch, pool, positives, negatives)
 
         tau = torch.gather(self.prior, 1, pool.flatten(1)).view(pool.shape)
-        true_negative = posterior(rank, tau, self._trust(positive, negative))
+        true_negative = posterior(rank, tau, self.alpha.clamp(0.5, 1.0).view(-1, 1, 1))
         rise = self.observed[users].unsqueeze(-1) * information(positive.unsqueeze(2) - x.unsqueeze(3))
         fall = (
             self.gamma
             * self.law.mass[users].unsqueeze(-1)
             * information(x.unsqueeze(3) - negative.unsqueeze(2))
         )
-        return best(pool, gain(true_negative, rise, fall), batch.n)
-
-    def _trust(self, positive: Tensor, negative: Tensor) -> Tensor:
-        """α [R, 1, 1]; where it is automatic, after these probes have moved the running macro-AUC."""
+        chosen = best(pool, gain(true_negative, rise, fall), batch.n)
         if self._any_auto:
-            won = (positive > negative).float() + 0.5 * (positive == negative).float()
-            followed = _AVERAGE * self.alpha + (1 - _AVERAGE) * won.mean((1, 2))
-            self.alpha = torch.where(self.auto, followed, self.alpha)
-        return torch.where(self.auto, self.alpha.clamp(0.5, 1.0), self.alpha).view(-1, 1, 1)
+            self._follow(positive, negative)
+        return chosen
+
+    def _follow(self, positive: Tensor, negative: Tensor) -> None:
+        """Let the running macro-AUC take note of a batch's probes, where α is automatic."""
+        won = (positive > negative).float() + 0.5 * (positive == negative).float()
+        followed = AVERAGE * self.alpha + (1 - AVERAGE) * won.mean((1, 2))
+        self.alpha.copy_(torch.where(self.auto, followed, self.alpha))
 
     def _draw_positives(self, users: Tensor, uniforms: Tensor) -> Tensor:
         owner = users.unsqueeze(-1)
@@ -187,7 +201,7 @@ class AUCBound(BoundSampler):
         users = rows(batch.user_vectors, batch.users)
         looked_at = torch.cat([pool, positives, negatives], dim=-1)
         sizes = [pool.shape[-1], positives.shape[-1], negatives.shape[-1]]
-        if self.ecdf == "exact":
+        if not self.shared_width:
             scores, rank = self._among_all(users, batch.item_vectors, looked_at, sizes[0])
         else:
             scores = products(rows(batch.item_vectors, looked_at), users)

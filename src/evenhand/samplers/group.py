@@ -85,7 +85,7 @@ class GroupBound(BoundSampler):
         order = np.argsort(groups, kind="stable")
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
-        regrouped = Interactions.from_pairs(
+        self.regrouped = Interactions.from_pairs(
             train.users, place[train.items], n_users=train.n_users, n_items=train.n_items
         )
         sizes = np.bincount(groups, minlength=len(law))
@@ -94,16 +94,16 @@ class GroupBound(BoundSampler):
         left = sizes - own
         weights = np.where(left > 0, law, 0.0)
 
-        self.law = UnobservedLaw(regrouped, None, device)
-        self._item_at = torch.from_numpy(order).to(self.device)
-        self._left = torch.from_numpy(left).to(self.device)
-        self._begin = torch.from_numpy(np.cumsum(left, axis=1) - left).to(self.device)
-        self._choice = torch.from_numpy(np.cumsum(weights, axis=1)).to(self.device)
+        self.law = UnobservedLaw(self.regrouped, None, device)
+        self.item_at = torch.from_numpy(order).to(self.device)
+        self.left = torch.from_numpy(left).to(self.device)
+        self.begin = torch.from_numpy(np.cumsum(left, axis=1) - left).to(self.device)
+        self.choice = torch.from_numpy(np.cumsum(weights, axis=1)).to(self.device)
         """float64 [n_users, G]: running sum of π over the groups that have something left."""
 
     @property
     def eligible(self) -> Tensor:
-        return self._choice[:, -1] > 0
+        return self.choice[:, -1] > 0
 
     def width(self, n: int) -> int:
         return 2 * n
@@ -111,8 +111,8 @@ class GroupBound(BoundSampler):
     def choose(self, batch: Batch) -> Tensor:
         which, where = batch.uniforms.split(batch.n, dim=-1)
         owner = batch.users.unsqueeze(-1).expand(which.shape)
-        steps = self._choice[batch.users]
+        steps = self.choice[batch.users]
         point = which * (1 - 2**-52) * steps[..., -1:]  # stays below the sum when rounded
         group = (steps.unsqueeze(-2) <= point.unsqueeze(-1)).sum(-1)
-        place = self._begin[owner, group] + scaled(where, self._left[owner, group])
-        return self._item_at[self.law.at(owner, place)]
+        place = self.begin[owner, group] + scaled(where, self.left[owner, group])
+        return self.item_at[self.law.at(owner, place)]

@@ -7,6 +7,8 @@ and nothing is stored per user and item.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -27,34 +29,51 @@ class UnobservedLaw:
     def __init__(self, train: Interactions, weights: np.ndarray | None, device: torch.device | str) -> None:
         self.n_items = train.n_items
         self.uniform = weights is None
-        whole = np.ones(train.n_items, dtype=np.int64) if weights is None else _as_integers(weights)
-        total = int(whole.sum())
+        self._train, self._device = train, device
+        self.before_item: Tensor | None = None
+        self.before_pair: Tensor | None = None
+        if weights is None:
+            total, left = train.n_items, train.n_items - train.activity
+        else:
+            whole = _as_integers(weights)
+            total = int(whole.sum())
+            before_item = np.concatenate([[0], np.cumsum(whole)])
+            before_pair = np.concatenate([[0], np.cumsum(whole[train.items])])
+            left = total - (before_pair[train.indptr[1:]] - before_pair[train.indptr[:-1]])
+            self.before_item, self.before_pair = self._tensor(before_item), self._tensor(before_pair)
         if train.n_users * (total + 1) >= 2**63:
             raise InputError(f"{train.n_users:,} users are too many for a weighted law.")
-        before_item = np.concatenate([[0], np.cumsum(whole)])
-        before_pair = np.concatenate([[0], np.cumsum(whole[train.items])])
-        own_before = before_pair[:-1] - before_pair[train.indptr[train.users]]
-        gap = before_item[train.items] - own_before
-
-        def tensor(array: np.ndarray) -> Tensor:
-            return torch.from_numpy(np.ascontiguousarray(array, dtype=np.int64)).to(device)
-
         self._stride = total + 1
-        self._cuts = tensor(train.users.astype(np.int64) * self._stride + gap)
-        self._row_start = tensor(train.indptr[:-1])
-        self._before_item = None if self.uniform else tensor(before_item)
-        self._before_pair = None if self.uniform else tensor(before_pair)
-        self.mass = tensor(total - (before_pair[train.indptr[1:]] - before_pair[train.indptr[:-1]]))
+        self._row_start = self._tensor(train.indptr[:-1])
+        self.mass = self._tensor(left)
         """int64 [n_users]: the weight that is left to each user; 0 means there is nothing to draw."""
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array, dtype=np.int64)).to(self._device)
+
+    @cached_property
+    def _cuts(self) -> Tensor:
+        """int64 [n_pairs]: where each own item cuts its user's mass, all users on one line.
+
+        Made when first asked for: the compiled engine searches the rows themselves.
+        """
+        train = self._train
+        start = train.indptr[train.users]
+        if self.before_item is None or self.before_pair is None:
+            gap = train.items - (np.arange(len(train.items)) - start)
+        else:
+            before_pair = self.before_pair.cpu().numpy()
+            gap = self.before_item.cpu().numpy()[train.items] - (before_pair[:-1] - before_pair[start])
+        return self._tensor(train.users.astype(np.int64) * self._stride + gap)
 
     def at(self, users: Tensor, place: Tensor) -> Tensor:
         """The item at `place` (0 ≤ place < mass of the user) of each user's unobserved mass."""
         start = self._row_start[users]
         passed = torch.searchsorted(self._cuts, users * self._stride + place, right=True)
-        if self._before_item is None or self._before_pair is None:
+        if self.before_item is None or self.before_pair is None:
             return place + (passed - start)
-        point = place + self._before_pair[passed] - self._before_pair[start]
-        return torch.searchsorted(self._before_item, point, right=True) - 1
+        point = place + self.before_pair[passed] - self.before_pair[start]
+        return torch.searchsorted(self.before_item, point, right=True) - 1
 
     def draw(self, users: Tensor, uniforms: Tensor) -> Tensor:
         """One item per uniform number: users [..., B] and uniforms [..., B, w] give items [..., B, w]."""

@@ -6,7 +6,7 @@ body, so one update over all of them would let a replica's last digits depend on
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -14,28 +14,62 @@ from torch.optim.adam import adam
 
 
 class Adam:
-    """Dense updates of every row at every step, with the usual β = (0.9, 0.999) and ε = 1e-8."""
+    """Adam with the usual β = (0.9, 0.999) and ε = 1e-8; each replica has its own rate and decay.
 
-    def __init__(self, parameters: Iterable[nn.Parameter], weight_decay: float) -> None:
+    Dense, every row moves at every step. Lazy, a row moves only where a batch touched it: mean, square and
+    decay of the others stay as they are, and each row's bias is corrected by its own count of moves. Where
+    every row is touched at every step the two are the same.
+    """
+
+    def __init__(
+        self, parameters: Iterable[nn.Parameter], decay: Sequence[float], *, lazy: bool = False
+    ) -> None:
         self.parameters = list(parameters)
-        self.weight_decay = weight_decay
+        self.decay = tuple(decay)
+        self.lazy = lazy
         self.mean = [torch.zeros_like(p) for p in self.parameters]
         self.square = [torch.zeros_like(p) for p in self.parameters]
         self.steps = [torch.zeros((), device=p.device) for p in self.parameters]
+        self.clocks = [
+            torch.zeros(p.shape[:2], dtype=torch.int32, device=p.device) for p in self.parameters if lazy
+        ]
+        """int32 [R, rows] of each parameter: how often a row moved; none where every row always does."""
 
     @torch.no_grad()
-    def step(self, lr: float) -> None:
-        """Move along the gradients that `backward` left, and forget them; without one nothing moves."""
+    def step(self, lr: Sequence[float], touched: Sequence[Tensor] = ()) -> None:
+        """Move along the gradients that `backward` left, and forget them; without one nothing moves.
+
+        `touched` int64 [R, n] of each parameter are the rows that a lazy step moves, in any number.
+        """
         for i, parameter in enumerate(self.parameters):
-            gradient = parameter.grad
-            if gradient is None:
+            if parameter.grad is None:
                 continue
-            replicas = list(parameter.unbind(0))
+            if self.lazy:
+                self._move_touched(i, lr, touched[i])
+            else:
+                self._move_all(i, lr)
+            self.steps[i] += 1
+            parameter.grad = None
+
+    def count(self, n: int) -> None:
+        """Take note of n steps that an engine made by itself."""
+        for steps in self.steps:
+            steps += n
+
+    def _move_all(self, i: int, lr: Sequence[float]) -> None:
+        numbers = list(zip(lr, self.decay, strict=True))
+        alike = len(set(numbers)) == 1
+        groups = [slice(0, len(numbers))] if alike else [slice(r, r + 1) for r in range(len(numbers))]
+        gradient = self.parameters[i].grad
+        assert gradient is not None
+        for group in groups:
+            replicas = list(self.parameters[i].unbind(0)[group])
+            rate, decay = numbers[group.start]
             adam(
                 replicas,
-                list(gradient.unbind(0)),
-                list(self.mean[i].unbind(0)),
-                list(self.square[i].unbind(0)),
+                list(gradient.unbind(0)[group]),
+                list(self.mean[i].unbind(0)[group]),
+                list(self.square[i].unbind(0)[group]),
                 max_exp_avg_sqs=[],
                 # The fused update moves a counter for each replica; theirs are copies of the one that counts.
                 state_steps=[self.steps[i].clone() for _ in replicas],
@@ -43,19 +77,34 @@ class Adam:
                 amsgrad=False,
                 beta1=0.9,
                 beta2=0.999,
-                lr=lr,
-                weight_decay=self.weight_decay,
+                lr=rate,
+                weight_decay=decay,
                 eps=1e-8,
                 maximize=False,
             )
-            self.steps[i] += 1
-            parameter.grad = None
+
+    def _move_touched(self, i: int, lr: Sequence[float], touched: Tensor) -> None:
+        for r, (rate, decay) in enumerate(zip(lr, self.decay, strict=True)):
+            rows = touched[r].unique()
+            p, mean, square = (table[r, rows] for table in (self.parameters[i], self.mean[i], self.square[i]))
+            gradient = self.parameters[i].grad
+            assert gradient is not None
+            g = gradient[r, rows] + decay * p
+            mean += 0.1 * (g - mean)
+            square += 0.001 * (g * g - square)
+            clock = self.clocks[i][r, rows] + 1
+            past = clock.double().unsqueeze(-1)
+            size = rate / (1 - 0.9**past)
+            spread = (square.double() / (1 - 0.999**past)).sqrt() + 1e-8
+            self.parameters[i][r, rows] = (p.double() - size * mean / spread).float()
+            self.mean[i][r, rows], self.square[i][r, rows] = mean, square
+            self.clocks[i][r, rows] = clock
 
     def state(self) -> dict[str, Tensor]:
         named: dict[str, Tensor] = {}
         for i, (mean, square, steps) in enumerate(zip(self.mean, self.square, self.steps, strict=True)):
             named |= {f"mean.{i}": mean, f"square.{i}": square, f"steps.{i}": steps}
-        return named
+        return named | {f"clock.{i}": clock for i, clock in enumerate(self.clocks)}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         for name, mine in self.state().items():

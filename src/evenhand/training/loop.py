@@ -7,24 +7,21 @@ the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand import keyed
 from evenhand.data.interactions import Interactions
-from evenhand.encoders.base import Encoder, Vectors
+from evenhand.encoders.base import Encoder, Tables, Vectors
 from evenhand.errors import InputError, RunError
-from evenhand.objectives import BPR, Objective, Scored
-from evenhand.samplers.base import Batch, BoundSampler, Sampler, bind, check_together, rows
+from evenhand.objectives import BPR, Objective
+from evenhand.samplers.base import BoundSampler, Sampler, bind, check_together
 from evenhand.training.adam import Adam
-from evenhand.training.settings import Settings
-
-_ORDER, _OWN, _SHARED = 1, 2, 3
-"""What a key is for: the order of the pairs, the draws of a positive, the draws a batch shares."""
+from evenhand.training.engines import Plan, engine_for
+from evenhand.training.settings import DENSE_UP_TO, Settings
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ class Loop:
         encoder: Encoder,
         samplers: Sequence[Sampler],
         seeds: Sequence[int],
-        settings: Settings,
+        settings: Settings | Sequence[Settings],
         device: torch.device,
         *,
         hot: np.ndarray,
@@ -57,11 +54,16 @@ class Loop:
         objective: Objective | None = None,
     ) -> None:
         objective = objective or BPR()
-        self.settings, self.seeds, self.device = settings, tuple(seeds), device
-        self._decay = encoder.weight_decay if settings.weight_decay is None else settings.weight_decay
+        self.train, self.held_out, self.seeds, self.device = train, held_out, tuple(seeds), device
+        self._each = _each(settings, len(self.seeds))
+        self.settings = self._each[0]
         self.samplers = _bind(samplers, train, device)
         self.model = encoder.start(train, seeds, device)
-        self.negatives = settings.negatives or objective.negatives
+        self.negatives = self.settings.negatives or objective.negatives
+        self.is_plain_mf = type(self.model) is Tables and type(objective) is BPR
+        """Whether gradients are those of two tables and BPR, which engines know in closed form."""
+        self._decay = [encoder.weight_decay if s.weight_decay is None else s.weight_decay for s in self._each]
+        self._lazy = _updates_lazily(self.settings, self.model)
         self._new_loss = partial(objective.start, train, self.model, self.seeds)
         self._start_loss()
         self.step = 0
@@ -70,18 +72,19 @@ class Loop:
         """Sums over the epoch's steps so far: loss, hot share, false share."""
         usable = self.samplers[0].eligible.cpu().numpy()[train.users]
         self.notes = _skipped_users(train, usable)
-        self._users = torch.from_numpy(train.users[usable].astype(np.int64)).to(device)
-        self._items = torch.from_numpy(train.items[usable].astype(np.int64)).to(device)
-        if not len(self._users):
+        self.users = torch.from_numpy(train.users[usable].astype(np.int64)).to(device)
+        self.items = torch.from_numpy(train.items[usable].astype(np.int64)).to(device)
+        """int64 [N]: the pairs to learn from."""
+        if not len(self.users):
             raise InputError("there is nothing to train on: every user has consumed every item.")
-        self._hot = torch.from_numpy(hot).to(device)
-        self._held_out = None if held_out is None else torch.from_numpy(held_out.keys).to(device)
-        self._n_items = train.n_items
+        self.hot = torch.from_numpy(hot).to(device)
+        self.held_out_keys = None if held_out is None else torch.from_numpy(held_out.keys).to(device)
+        self.engine = engine_for(self)
 
     @property
     def steps(self) -> int:
         """Batches in an epoch; at least one, even where an incomplete batch would be dropped."""
-        whole, rest = divmod(len(self._users), self.settings.batch)
+        whole, rest = divmod(len(self.users), self.settings.batch)
         return max(1, whole if self.settings.drop_last else whole + (rest > 0))
 
     def finals(self) -> tuple[Vectors, ...]:
@@ -107,24 +110,30 @@ class Loop:
     def _start_loss(self) -> None:
         """A loss for the tables as they are: it may take its own first values from them."""
         self.loss = self._new_loss()
+        own = self._decay if self.loss.decays else [0.0] * len(self.seeds)
         self.optimisers = [
-            Adam(self.model.parameters(), self._decay),
-            Adam(self.loss.parameters(), self._decay if self.loss.decays else 0.0),
+            Adam(self.model.parameters(), self._decay, lazy=self._lazy),
+            Adam(self.loss.parameters(), own),
         ]
+
+    def rates(self, epoch: int) -> list[float]:
+        """The learning rate of each replica in an epoch, counted from 0."""
+        return [settings.lr_at(epoch) for settings in self._each]
+
+    def move(self, epoch: int, users: Tensor, items: Tensor) -> None:
+        """One step of Adam along what `backward` left, for a batch of these users [R, B] and items [R, …]."""
+        model, loss = self.optimisers
+        model.step(self.rates(epoch), (users, items.flatten(1)))
+        loss.step(self.rates(epoch))
 
     def run_epoch(self, epoch: int, pause: Callable[[], bool] = lambda: False) -> EpochLog | None:
         """Run the epoch from where it stands; None if `pause` asked to stop after one of its steps."""
-        order = keyed.permutations(self._keys(epoch, _ORDER), len(self._users))
-        own = keyed.hashes(self._keys(epoch, _OWN), self.steps)
-        shared = keyed.hashes(self._keys(epoch, _SHARED), self.steps)
-        lr = self.settings.lr_at(epoch)
+        plan = Plan.of(self.seeds, epoch, len(self.users), self.steps, self.device)
         self.loss.begin_epoch(epoch)
         while self.step < self.steps:
-            begin = self.step * self.settings.batch
-            chosen = order[:, begin : begin + self.settings.batch]
-            users, positives = self._users[chosen], self._items[chosen]
-            self.tally += self._learn(users, positives, own[:, self.step], shared[:, self.step], lr)
-            self.step += 1
+            last = min(self.steps, self.step + self.engine.stride)
+            self.tally += self.engine.run(plan, self.step, last)
+            self.step = last
             if pause() and self.step < self.steps:
                 return None
         loss, hot, false = (self.tally / self.steps).cpu().numpy()
@@ -135,64 +144,13 @@ class Loop:
         return EpochLog(
             loss=loss,
             hot_share=hot,
-            false_share=None if self._held_out is None else false,
+            false_share=None if self.held_out is None else false,
             sampler={name: value.cpu().numpy() for name, value in self._diagnostics().items()},
         )
-
-    def _learn(self, users: Tensor, positives: Tensor, own: Tensor, shared: Tensor, lr: float) -> Tensor:
-        """One batch of every replica; returns loss, hot share and false share [3, R]."""
-        vectors = self.model()
-        negatives = self._choose(vectors, users, positives, own, shared)
-        self.loss.prepare(self.model)
-        batch = Scored(
-            replicas=slice(0, len(self.seeds)),
-            users=users,
-            positives=positives,
-            negatives=negatives,
-            user=rows(vectors.users, users),
-            positive=rows(vectors.items, positives),
-            negative=rows(vectors.items, negatives),
-        )
-        loss = self.loss(batch) if users.is_cuda else torch.cat([self.loss(one) for one in batch.each()])
-        loss.sum().backward()
-        for optimiser in self.optimisers:
-            optimiser.step(lr)
-        with torch.no_grad():
-            return torch.stack([loss.detach().double(), *self._diagnose(users, negatives)])
-
-    @torch.no_grad()
-    def _choose(
-        self, vectors: Vectors, users: Tensor, positives: Tensor, own: Tensor, shared: Tensor
-    ) -> Tensor:
-        n = self.negatives
-        seen = self.model.raw() if self.settings.sampler_scores == "raw" else vectors
-        first = self.samplers[0]
-        batch = Batch(
-            users=users,
-            positives=positives,
-            uniforms=keyed.uniforms(own, users.shape[1], first.width(n)),
-            shared=keyed.uniforms(shared, first.shared_width),
-            user_vectors=seen.users.detach(),
-            item_vectors=seen.items.detach(),
-            n=n,
-        )
-        parts = batch.split(len(self.seeds) // len(self.samplers))
-        return torch.cat([one.choose(part) for one, part in zip(self.samplers, parts, strict=True)])
-
-    def _diagnose(self, users: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor]:
-        hot = self._hot[negatives].double().mean((1, 2))
-        if self._held_out is None or not len(self._held_out):
-            return hot, torch.zeros_like(hot)
-        wanted = users.unsqueeze(-1) * self._n_items + negatives
-        place = torch.searchsorted(self._held_out, wanted).clamp_max(len(self._held_out) - 1)
-        return hot, (self._held_out[place] == wanted).double().mean((1, 2))
 
     def _diagnostics(self) -> dict[str, Tensor]:
         each = [one.diagnostics() for one in self.samplers]
         return {name: torch.cat([one[name] for one in each]) for name in each[0]}
-
-    def _keys(self, epoch: int, purpose: int) -> Tensor:
-        return keyed.keys(self.seeds, epoch, purpose, device=self.device)
 
     def state(self) -> dict[str, Tensor]:
         """All that a resumed run needs to go on as if it had never stopped."""
@@ -216,6 +174,28 @@ class Loop:
             sampler.load_state(under(f"sampler.{r}.", state))
         self.tally.copy_(state["tally"])
         self.step = step
+
+
+def _each(settings: Settings | Sequence[Settings], replicas: int) -> list[Settings]:
+    """The settings of every replica; side by side they may differ in learning rate and weight decay only."""
+    each = [settings] * replicas if isinstance(settings, Settings) else list(settings)
+    if len(each) != replicas:
+        raise InputError(f"{replicas} seeds need as many settings, but {len(each)} were given.")
+    for one in each:
+        if replace(one, lr=each[0].lr, weight_decay=each[0].weight_decay) != each[0]:
+            raise InputError("replicas that train side by side may differ in lr and weight_decay only.")
+    return each
+
+
+def _updates_lazily(settings: Settings, model: Tables) -> bool:
+    if settings.updates == "sparse" and model.propagates:
+        raise InputError(
+            "sparse updates need an encoder whose vectors are its rows, such as mf; "
+            "in this one every vector depends on every row."
+        )
+    if settings.updates != "auto":
+        return settings.updates == "sparse"
+    return not model.propagates and model.users.shape[1] + model.items.shape[1] > DENSE_UP_TO
 
 
 def _bind(samplers: Sequence[Sampler], train: Interactions, device: torch.device) -> list[BoundSampler]:

@@ -16,6 +16,10 @@ from evenhand.errors import InputError, unknown
 
 ProtocolName = Literal["honest", "paper"]
 SamplerScores = Literal["propagated", "raw"]
+Updates = Literal["auto", "dense", "sparse"]
+EngineName = Literal["auto", "torch"]
+DENSE_UP_TO = 100_000
+"""Users and items together; above this, rows that a batch did not touch are left alone."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,14 @@ class Settings:
     """On a GPU: use only kernels that repeat to the bit, some of which are slower."""
     sampler_scores: SamplerScores = "propagated"
     """What a score-based sampler looks at in LightGCN: the model's vectors, or the raw tables below them."""
+    updates: Updates = "auto"
+    """Adam on every row at every step (dense), or on rows a batch touched, each by its own clock (sparse).
+
+    "auto" is dense up to 100,000 users and items together, in the paper's protocol and in LightGCN, whose
+    every vector depends on every row.
+    """
+    engine: EngineName = "auto"
+    """The fastest engine that can do the work, or the plain one in torch, which the others agree with."""
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch", "negatives"):
@@ -61,8 +73,13 @@ class Settings:
             raise InputError(f"patience must be at least 1, not {self.patience}.")
         if any(m < 1 for m in self.milestones) or list(self.milestones) != sorted(set(self.milestones)):
             raise InputError(f"milestones must be ascending epochs from 1 on, not {list(self.milestones)}.")
-        if self.sampler_scores not in get_args(SamplerScores):
-            raise unknown("kind of sampler scores", self.sampler_scores, get_args(SamplerScores))
+        for kind, value, known in (
+            ("kind of sampler scores", self.sampler_scores, SamplerScores),
+            ("kind of updates", self.updates, Updates),
+            ("engine", self.engine, EngineName),
+        ):
+            if value not in get_args(known):
+                raise unknown(kind, value, get_args(known))
 
     def lr_at(self, epoch: int) -> float:
         """The learning rate of an epoch, counted from 0.
@@ -78,7 +95,10 @@ class Settings:
         filled = self
         if self.weight_decay is None and encoder is not None:
             filled = replace(filled, weight_decay=encoder.weight_decay)
-        return replace(filled, patience=None, drop_last=True) if protocol == "paper" else filled
+        if protocol == "honest":
+            return filled
+        updates = "dense" if self.updates == "auto" else self.updates
+        return replace(filled, patience=None, drop_last=True, updates=updates)
 
 
 def resolve_device(name: str) -> torch.device:

@@ -1,0 +1,111 @@
+"""What else is known of users and items: columns of a file to slice by, and titles to show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evenhand.audit.divide import Division, by_values
+from evenhand.audit.ground import Ground
+from evenhand.data.columns import Column, source_label
+from evenhand.errors import InputError
+from evenhand.metrics.lists import count
+
+
+@dataclass(frozen=True, eq=False)
+class Attributes:
+    """The divisions that were asked for, and the items' titles."""
+
+    users: tuple[Division, ...] = ()
+    items: tuple[Division, ...] = ()
+    titles: pa.Array | None = None
+    """string [n_items], null where there is none."""
+    notes: tuple[str, ...] = ()
+
+
+def read_attributes(
+    ground: Ground,
+    users_file: Any,
+    items_file: Any,
+    title: str | None,
+    slice_by: tuple[str, ...],
+    reading: Mapping[str, Any],
+) -> Attributes:
+    """Every column to slice by is looked for in both files; where both have it, both are sliced."""
+    if slice_by and users_file is None and items_file is None:
+        raise InputError("--slice-by needs the file that holds the column: --users-file or --items-file.")
+    if title is not None and items_file is None:
+        raise InputError("--title needs the file that holds the titles: --items-file.")
+    wanted = tuple(dict.fromkeys(slice_by))
+    notes: list[str] = []
+    of_users = _texts(users_file, "user", wanted, ground, reading, notes)
+    titles = () if title is None else (title,)
+    of_items = _texts(items_file, "item", (*wanted, *titles), ground, reading, notes)
+    for column in (*wanted, *titles):
+        if column not in of_items and (column in titles or column not in of_users):
+            given = [source for source in (users_file, items_file) if source is not None]
+            files = " nor ".join(source_label(source) for source in given)
+            raise InputError(f"there is no column '{column}' in {files}; name one that is there.")
+    both = {column for column in wanted if column in of_users and column in of_items}
+    return Attributes(
+        tuple(by_values(_called(c, "user", both), of_users[c].to_pylist()) for c in wanted if c in of_users),
+        tuple(by_values(_called(c, "item", both), of_items[c].to_pylist()) for c in wanted if c in of_items),
+        None if title is None else of_items[title],
+        tuple(notes),
+    )
+
+
+def _called(column: str, role: str, both: set[str]) -> str:
+    return f"{role} {column}" if column in both else column
+
+
+def _texts(
+    source: Any,
+    role: str,
+    columns: Iterable[str],
+    ground: Ground,
+    reading: Mapping[str, Any],
+    notes: list[str],
+) -> dict[str, pa.Array]:
+    """Of those columns that the file has: the text for every user or item of the vocabulary."""
+    columns = list(dict.fromkeys(columns))
+    if source is None or not columns:
+        return {}
+    table = _table(source, role, reading.get(role) or role, columns)
+    ids = table["id"].combine_chunks()
+    ids = ids.chunk(0) if isinstance(ids, pa.ChunkedArray) else ids
+    # Of repeated ids the first counts.
+    codes, first = np.unique(np.asarray(ids.indices), return_index=True)
+    known = ids.dictionary.take(pa.array(codes))
+    wanted = ground.train.user_ids if role == "user" else ground.train.item_ids
+    if known.type != wanted.type:
+        known, wanted = known.cast(pa.string()), wanted.cast(pa.string())
+    place = pc.index_in(wanted, value_set=known)
+    if place.null_count == len(wanted):
+        raise InputError(
+            f"no {role} of {source_label(source)} is in train ('{known[0]}' is not, '{wanted[0]}' would be)."
+        )
+    found = {}
+    for column in table.column_names[1:]:
+        values = pa.chunked_array(table[column].take(pa.array(first)).chunks, pa.string()).combine_chunks()
+        found[column] = values.take(place)
+        if found[column].null_count:
+            absent = count(found[column].null_count, role)
+            notes.append(f"{source_label(source)} has no {column} for {absent} of the audit.")
+    return found
+
+
+def _table(source: Any, role: str, id_column: str, columns: list[str]) -> pa.Table:
+    """The ids, called as in train or just user or item, and those of the columns that there are."""
+    from evenhand.data.read import read_columns
+
+    texts = [Column(column, "text") for column in columns]
+    try:
+        return read_columns(source, [Column("id", "id", role), *texts])
+    except InputError:
+        return read_columns(source, [Column("id", "id", id_column), *texts])

@@ -1,0 +1,155 @@
+"""An audit as one JSON document, and back: what `--json` prints, `--save` keeps and `--baseline` reads."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from evenhand.audit.result import (
+    Audit,
+    Change,
+    Confusion,
+    Contrast,
+    Estimate,
+    Example,
+    Exposure,
+    Finding,
+    Shown,
+    SliceRow,
+    SystemRow,
+)
+from evenhand.errors import InputError
+
+FORMAT = 1
+
+
+def to_json(audit: Audit) -> dict[str, Any]:
+    """Plain values; an undefined number is null. `rows` are as in `compare` and `evaluate`."""
+    document = {
+        "evenhand_audit": FORMAT,
+        "rows": [
+            {
+                "name": row.name,
+                "encoder": None,
+                "method": None,
+                "k": row.k,
+                "metrics": {name: _metric(found) for name, found in row.metrics.items()} | {"mse": None},
+            }
+            for row in audit.rows
+        ],
+        "systems": list(audit.systems),
+        "ks": list(audit.ks),
+        "k": audit.k,
+        "data": dict(audit.data),
+        "notes": list(audit.notes),
+        "demand": {name: list(shares) for name, shares in audit.demand.items()},
+    }
+    for name in ("findings", "contrasts", "slices", "exposure", "confusion", "examples", "changes"):
+        document[name] = [asdict(one) for one in getattr(audit, name)]
+    plain: dict[str, Any] = _plain(document)
+    return plain
+
+
+def from_json(document: Mapping[str, Any]) -> Audit:
+    """What `to_json` wrote."""
+    if document.get("evenhand_audit") != FORMAT:
+        raise InputError("this is not the JSON of an audit; write one with `evenhand audit --save`.")
+    try:
+        return _audit(document)
+    except (KeyError, TypeError, AttributeError, ValueError) as problem:
+        raise InputError(f"the JSON of the audit is not whole ({problem}); write it anew.") from None
+
+
+def _audit(document: Mapping[str, Any]) -> Audit:
+    return Audit(
+        systems=tuple(document["systems"]),
+        ks=tuple(document["ks"]),
+        k=document["k"],
+        data=document["data"],
+        notes=tuple(document["notes"]),
+        findings=tuple(Finding(**one) for one in document["findings"]),
+        rows=tuple(
+            SystemRow(
+                row["name"],
+                row["k"],
+                {
+                    name: Estimate(_number(found["mean"]), found["low"], found["high"])
+                    for name, found in row["metrics"].items()
+                    if found is not None
+                },
+            )
+            for row in document["rows"]
+        ),
+        contrasts=tuple(
+            Contrast(**one | {"difference": _estimate(one["difference"]), "p": _number(one["p"])})
+            for one in document["contrasts"]
+        ),
+        slices=tuple(
+            SliceRow(**one | {"metrics": {name: _estimate(e) for name, e in one["metrics"].items()}})
+            for one in document["slices"]
+        ),
+        demand={name: tuple(shares) for name, shares in document["demand"].items()},
+        exposure=tuple(
+            Exposure(
+                one["name"], one["k"], tuple(one["share"]), tuple(tuple(point) for point in one["lorenz"])
+            )
+            for one in document["exposure"]
+        ),
+        confusion=tuple(Confusion(**one) for one in document["confusion"]),
+        examples=tuple(_example(one) for one in document["examples"]),
+        changes=tuple(
+            Change(**one | {"before": _estimate(one["before"]), "after": _estimate(one["after"])})
+            for one in document["changes"]
+        ),
+    )
+
+
+def read_audit(path: Path) -> Audit:
+    """An audit from a file that `--save` or `--json` wrote."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise InputError(f"cannot read {path}: {problem.strerror}.") from problem
+    except ValueError:
+        raise InputError(f"{path} is not JSON; give a file written with `evenhand audit --save`.") from None
+    if not isinstance(document, dict):
+        raise InputError(f"{path} is not the JSON of an audit; write one with `evenhand audit --save`.")
+    return from_json(document)
+
+
+def _metric(found: Estimate) -> dict[str, Any]:
+    return {
+        "mean": found.value,
+        "std": None,
+        "values": [found.value],
+        "low": found.low,
+        "high": found.high,
+    }
+
+
+def _estimate(found: Mapping[str, Any]) -> Estimate:
+    return Estimate(_number(found["value"]), found["low"], found["high"])
+
+
+def _example(one: Mapping[str, Any]) -> Example:
+    def shown(items: list[dict[str, Any]]) -> tuple[Shown, ...]:
+        return tuple(Shown(**item) for item in items)
+
+    lists = {name: shown(items) for name, items in one["lists"].items()}
+    return Example(one["user"], one["why"], shown(one["history"]), shown(one["wanted"]), lists)
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,157 @@
+"""Conditions that an audit must not meet, such as `ohr@10>0.60` or `mine.ndcg@10<other.ndcg@10`.
+
+A gate is written by hand into a CI file, so a mistake in it is told with its place, before any work is done.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from evenhand.audit.catalogue import METRICS
+from evenhand.audit.result import Audit
+from evenhand.errors import InputError, unknown
+
+_COMPARE: dict[str, Callable[[float, float], bool]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+_COMPARISON = re.compile(r"<=|>=|<|>")
+_QUANTITY = re.compile(r"(?:(?P<system>.+)\.)?(?P<metric>[A-Za-z0-9_]+)@(?P<k>[0-9]+)")
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number, or a metric at some k of a named system; of every system where none is named."""
+
+    number: float | None = None
+    metric: str = ""
+    k: int = 0
+    system: str | None = None
+
+
+@dataclass(frozen=True)
+class Gate:
+    """`left comparison right`: the audit fails where this holds."""
+
+    text: str
+    left: Quantity
+    comparison: str
+    right: Quantity
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One gate for one system, or for the systems it names."""
+
+    gate: str
+    system: str | None
+    """None where the gate names its systems itself."""
+    failed: bool
+    sentence: str
+
+
+def parse_gate(text: str) -> Gate:
+    """Read an expression; what cannot be read is told with its column, from 1.
+
+    >>> parse_gate("mine.ndcg@10 < 0.4").left
+    Quantity(number=None, metric='ndcg', k=10, system='mine')
+    """
+    found = list(_COMPARISON.finditer(text))
+    if not found:
+        raise _unreadable(text, len(text), "a comparison (<, <=, > or >=) is missing")
+    if len(found) > 1:
+        raise _unreadable(text, found[1].start(), "there is a second comparison")
+    left = _quantity(text, 0, found[0].start())
+    right = _quantity(text, found[0].end(), len(text))
+    if left.number is not None and right.number is not None:
+        raise _unreadable(text, 0, "two numbers are compared, and no metric")
+    return Gate(text.strip(), left, found[0].group(), right)
+
+
+def _quantity(text: str, begin: int, end: int) -> Quantity:
+    part = text[begin:end]
+    word = part.strip()
+    place = begin + len(part) - len(part.lstrip())
+    if not word:
+        raise _unreadable(text, min(begin, len(text)), "a metric such as ohr@10 or a number is missing")
+    try:
+        return Quantity(number=float(word))
+    except ValueError:
+        pass
+    found = _QUANTITY.fullmatch(word)
+    if found is None:
+        raise _unreadable(
+            text, place, f"'{word}' is neither a number nor a metric with its k, such as ohr@10"
+        )
+    metric = found["metric"].lower()
+    if metric not in METRICS:
+        raise unknown("metric", found["metric"], METRICS)
+    return Quantity(None, metric, int(found["k"]), found["system"])
+
+
+def _unreadable(text: str, place: int, why: str) -> InputError:
+    return InputError(f"cannot read the gate '{text}' at column {place + 1}: {why}.")
+
+
+def check_gates(gates: Sequence[Gate], ks: Sequence[int], has_test: bool) -> None:
+    """Refuse, before any work, what could not be judged afterwards."""
+    for gate in gates:
+        for side in (gate.left, gate.right):
+            if side.number is not None:
+                continue
+            if side.k not in ks:
+                known = ", ".join(map(str, ks))
+                raise InputError(
+                    f"the gate '{gate.text}' asks for k = {side.k}; the audit has {known} (--k)."
+                )
+            if METRICS[side.metric].needs_test and not has_test:
+                raise InputError(
+                    f"the gate '{gate.text}' needs what users wanted: give a test file (--test)."
+                )
+
+
+def judge(gates: Sequence[Gate], audit: Audit) -> list[Judged]:
+    """Every gate, for every system where it names none."""
+    found = []
+    for gate in gates:
+        named = [side.system for side in (gate.left, gate.right) if side.system is not None]
+        for name in named:
+            if name not in audit.systems:
+                raise unknown("system", name, audit.systems)
+        open_sides = any(side.number is None and side.system is None for side in (gate.left, gate.right))
+        for system in audit.systems if open_sides else [None]:
+            found.append(_judge(gate, audit, system))
+    return found
+
+
+def _judge(gate: Gate, audit: Audit, system: str | None) -> Judged:
+    left, right = (_value(side, audit, system) for side in (gate.left, gate.right))
+    words = [_words(side, value, system) for side, value in ((gate.left, left), (gate.right, right))]
+    if math.isnan(left) or math.isnan(right):
+        sentence = f"{gate.text} cannot be judged: {words[0]}, {words[1]}."
+        return Judged(gate.text, system, True, sentence)
+    failed = _COMPARE[gate.comparison](left, right)
+    verb = "holds" if failed else "does not hold"
+    told = ", ".join(
+        word for word, side in zip(words, (gate.left, gate.right), strict=True) if side.number is None
+    )
+    return Judged(gate.text, system, failed, f"{gate.text} {verb}: {told}.")
+
+
+def _value(side: Quantity, audit: Audit, system: str | None) -> float:
+    if side.number is not None:
+        return side.number
+    return audit.row(side.system or str(system), side.k).metrics[side.metric].value
+
+
+def _words(side: Quantity, value: float, system: str | None) -> str:
+    if side.number is not None:
+        return f"{side.number:g}"
+    shown = "undefined" if math.isnan(value) else f"{value:.4f}"
+    return f"{side.metric}@{side.k} of {side.system or system} is {shown}"

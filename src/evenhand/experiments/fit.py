@@ -1,0 +1,38 @@
+"""`fit`: a split and a name in, a trained model out, be it a method or a rival."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evenhand.data.splits import Split
+from evenhand.encoders import Encoder
+from evenhand.ranking.any_model import AnyModel
+from evenhand.rivals import RIVALS
+from evenhand.rivals.models import fit_rival_model
+from evenhand.samplers.base import Sampler
+from evenhand.training import run
+from evenhand.training.settings import ProtocolName, Settings
+
+
+def fit(
+    split: Split,
+    encoder: str | Encoder = "mf",
+    method: str | Sampler | Sequence[Sampler] = "auc-ns",
+    seeds: int | Sequence[int] = 3,
+    settings: Settings | None = None,
+    *,
+    protocol: ProtocolName = "honest",
+    device: str = "auto",
+    hot: str | None = None,
+    progress: bool = True,
+) -> AnyModel:
+    """Train R seeds side by side and return the model; its `recommend` uses the best seed on validation.
+
+    `encoder` and `method` are names ("mf", "lightgcn"; "auc-ns", "dns:candidates=2") or objects. The name of
+    a rival ("ease", "als:factors=32") gives its model; encoder and settings do not concern it.
+    """
+    if isinstance(method, str) and method.partition(":")[0] in RIVALS:
+        return fit_rival_model(split, method, seeds, protocol=protocol, device=device, hot=hot)[0]
+    return run.fit(
+        split, encoder, method, seeds, settings, protocol=protocol, device=device, hot=hot, progress=progress
+    )

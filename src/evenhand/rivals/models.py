@@ -1,0 +1,107 @@
+"""Rivals as models: fitted and judged like a trained method, and kept in the same kind of folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from evenhand.data.fingerprint import fingerprint
+from evenhand.data.hot import HotRule
+from evenhand.data.interactions import Interactions
+from evenhand.data.splits import Split
+from evenhand.data.vocabulary import share_vocabulary
+from evenhand.errors import InputError
+from evenhand.metrics.statistics import summarise
+from evenhand.ranking.item_model import ItemModel
+from evenhand.ranking.model import Model
+from evenhand.rivals import RIVALS
+from evenhand.rivals.base import Rival
+from evenhand.rivals.run import RivalFit, challenger, fit_rival
+from evenhand.training.run import seed_numbers, versions
+from evenhand.training.settings import ProtocolName, resolve_device
+
+
+def fit_rival_model(
+    split: Split,
+    method: str | Rival,
+    seeds: int | Sequence[int] = 3,
+    *,
+    protocol: ProtocolName = "honest",
+    device: str = "auto",
+    hot: str | None = None,
+    ks: tuple[int, ...] = (5, 10, 20),
+) -> tuple[Model | ItemModel, RivalFit]:
+    """A rival as a model, with its results: fitted on train, its seed chosen on validation, judged on test.
+
+    What does not depend on a seed is fitted once, whatever `seeds` says.
+    """
+    one = challenger(method)
+    where, numbers, rule = resolve_device(device), seed_numbers(seeds), HotRule.parse(hot or protocol)
+    found = fit_rival(split, one.rival, numbers, protocol, where, rule.mask(split), ks)
+    model = _stacked(found, numbers, found.known)
+    info = {
+        **one.rival.info,
+        "method": one.label,
+        "protocol": protocol,
+        "split": split.description,
+        "hot": rule.describe(),
+        "fingerprint": {name: fingerprint(part) for name, part in split.parts().items()},
+        "versions": versions(where),
+    }
+    metrics = {
+        str(k): {name: summarise([r.metrics[name] for r in results]).to_json() for name in results[0].metrics}
+        for k, results in found.results.items()
+    }
+    return replace(model, info=info, metrics=metrics), found
+
+
+def refit_rival(model: Model | ItemModel, split: Split, *, device: str = "auto") -> Model | ItemModel:
+    """A model for production: the rival of this one fitted on every part, with the seed that recommends."""
+    everything = split.train.union(split.validation, split.test)
+    fitted = _rival_of(model).fit(everything, model.seeds[model.best], resolve_device(device))
+    info = {**model.info, "split": f"{split.description}; refitted on all parts"}
+    return replace(fitted.model(), info=info)
+
+
+def update_rival(
+    model: Model | ItemModel, new: Interactions, *, device: str = "auto"
+) -> tuple[Model | ItemModel, tuple[str, ...]]:
+    """The rival of a model fitted anew, on what the model knew and on `new`; with notes.
+
+    Nothing has to be carried over: a rival depends on its pairs, and on its seeds, alone.
+    """
+    rival = _rival_of(model)
+    parts, notes = share_vocabulary({"model": model.known, "new": new})
+    known, newer = parts["model"], parts["new"]
+    if known.contains(newer.users, newer.items).all():
+        raise InputError("the new data holds no pair that the model does not know already.")
+    everything, where = known.union(newer), resolve_device(device)
+    fitted = tuple(rival.fit(everything, seed, where) for seed in model.seeds)
+    found = RivalFit(fitted, everything, model.best, {}, None, 0.0, notes)
+    info = {**model.info, "split": f"an update with {len(everything) - len(known):,} new pairs"}
+    return replace(_stacked(found, model.seeds, everything), info=info), notes
+
+
+def is_rival_model(model: Model | ItemModel) -> bool:
+    """Whether a rival made this model, so that it can be fitted anew from its pairs."""
+    return "rival" in model.info
+
+
+def _rival_of(model: Model | ItemModel) -> Rival:
+    values: dict[str, Any] = dict(model.info["rival"])
+    name = values.pop("name", None)
+    if name not in RIVALS:
+        raise InputError(f"the model was made by '{name}', which is no rival that evenhand knows.")
+    return RIVALS[name].rival(**values)
+
+
+def _stacked(found: RivalFit, seeds: Sequence[int], known: Interactions) -> Model | ItemModel:
+    """All seeds in one model; what does not depend on a seed has one."""
+    vectors = found.vectors
+    if vectors is None:
+        return replace(found.fitted[0].model(known), seeds=(seeds[0],))
+    users, items = (side.to(torch.float32) for side in vectors)
+    return Model(users, items, known, tuple(seeds), best=found.best)

@@ -1,0 +1,58 @@
+"""What an engine is: it makes the steps of an epoch, in place, on the tables of a loop."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor
+
+from evenhand import keyed
+
+if TYPE_CHECKING:
+    from evenhand.training.loop import Loop
+
+_ORDER, _OWN, _SHARED = 1, 2, 3
+"""What a key is for: the order of the pairs, the draws of a positive, the draws a batch shares."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that is random in an epoch: the order of the pairs and a key for each step, per replica."""
+
+    order: Tensor
+    """int64 [R, N]: which pair stands where."""
+    own: Tensor
+    """int64 [R, steps]: keys of what each positive draws."""
+    shared: Tensor
+    """int64 [R, steps]: keys of what a batch draws in common."""
+    epoch: int
+
+    @staticmethod
+    def of(seeds: tuple[int, ...], epoch: int, pairs: int, steps: int, device: torch.device) -> Plan:
+        def keys(purpose: int) -> Tensor:
+            return keyed.keys(seeds, epoch, purpose, device=device)
+
+        return Plan(
+            keyed.permutations(keys(_ORDER), pairs),
+            keyed.hashes(keys(_OWN), steps),
+            keyed.hashes(keys(_SHARED), steps),
+            epoch,
+        )
+
+
+class Engine(ABC):
+    """Makes steps for every replica at once; what it learns lies in the loop's model and optimisers."""
+
+    name: ClassVar[str]
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.stride = 1
+        """How many steps to make between two looks at the clock."""
+
+    @abstractmethod
+    def run(self, plan: Plan, first: int, last: int) -> Tensor:
+        """Make the steps first…last-1; float64 [3, R]: sums over them of loss, hot share and false share."""

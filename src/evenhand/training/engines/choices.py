@@ -1,0 +1,320 @@
+"""Which item becomes the negative, compiled: one parallel pass over a batch for each kind of sampler.
+
+Twins of the samplers' `choose`; the formulas stand in `evenhand.samplers`. The body of a parallel loop only
+calls functions: numba loses what it would write itself into an array that came in a tuple.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit, prange
+from numba.np.ufunc.parallel import get_thread_id
+
+from evenhand.samplers.auc import AVERAGE
+from evenhand.training.engines.draws import (
+    free_item,
+    free_item_by_weight,
+    group_and_place,
+    scaled,
+    uniform,
+)
+
+BLOCK = 4
+"""Positives whose ranks are found together: their users share each look at the items."""
+_LARGEST = 300.0
+"""Scores beyond this are cut before exp; σ has long been 0 or 1 there."""
+
+FAST = {"contract", "reassoc", "nsz", "arcp", "afn"}
+"""Sums may be reordered and fused; nan and inf keep their meaning."""
+
+
+class Weighted(NamedTuple):
+    """A law over unobserved items with a weight each (PNS); empty sums mean that all are alike (RNS)."""
+
+    indptr: np.ndarray
+    items: np.ndarray
+    mass: np.ndarray
+    """int64 [n_users]: the weight that is left to each user."""
+    before_item: np.ndarray
+    """int64 [n_items + 1]: weight of all items before."""
+    before_pair: np.ndarray
+    """int64 [n_pairs + 1]: weight of all pairs before."""
+
+
+class Grouped(NamedTuple):
+    """A law that first picks a group (FairStatic); rows are in the order of the groups."""
+
+    indptr: np.ndarray
+    items: np.ndarray
+    choice: np.ndarray
+    """float64 [n_users, G]: running share of the groups with something left."""
+    begin: np.ndarray
+    """int64 [n_users, G]: where a group's unobserved items begin."""
+    left: np.ndarray
+    """int64 [n_users, G]: how many of them there are."""
+    item_at: np.ndarray
+    """int64 [n_items]: the item at each place of that order."""
+
+
+class Pool(NamedTuple):
+    """A uniform law of which several candidates are drawn, the highest score wins (DNS)."""
+
+    indptr: np.ndarray
+    items: np.ndarray
+    mass: np.ndarray
+    candidates: int
+
+
+class Optimal(NamedTuple):
+    """A uniform law of which the candidate with the largest gain wins (AUC-NS)."""
+
+    indptr: np.ndarray
+    items: np.ndarray
+    mass: np.ndarray
+    candidates: int
+    probes: int
+    draws: int
+    """Draws that a rank rests on; 0 for the exact one."""
+    alpha: np.ndarray
+    """float32 [R]: the running macro-AUC where it is automatic."""
+    auto: np.ndarray
+    """bool [R]"""
+    gamma: np.ndarray
+    """float64 [R]"""
+    prior: np.ndarray
+    """float32 [R, n_items]: τ⁻ of every item."""
+    beside: np.ndarray
+    """float32 [R, d, n]: vectors of the items that ranks rest on (all, or those drawn), side by side."""
+    drawn: np.ndarray
+    """int64 [R, draws]: which items were drawn."""
+    everything: np.ndarray
+    """float32 [threads, BLOCK, n]: scores of a block's users with them."""
+    vectors: np.ndarray
+    """float32 [threads, BLOCK, d]"""
+    seen: np.ndarray
+    """int64 [threads, BLOCK, width]: candidates, positive probes, negative probes."""
+    grown: np.ndarray
+    """float64 [threads, width]: exp of their scores."""
+    won: np.ndarray
+    """float64 [R, B]: of a positive's pairs of probes, how many the model has in order."""
+
+
+@njit(error_model="numpy", cache=True, fastmath=FAST)
+def dot(users: Any, user: Any, items: Any, item: Any, r: Any) -> Any:
+    total = np.float32(0)
+    for k in range(users.shape[2]):
+        total += users[r, user, k] * items[r, item, k]
+    return total
+
+
+@njit(error_model="numpy", cache=True, parallel=True)
+def choose_weighted(
+    law: Any, size: Any, begin: Any, step: Any, order: Any, own: Any, shared: Any, of: Any, users: Any,
+    items: Any, negatives: Any,
+) -> None:  # fmt: skip
+    for task in prange(order.shape[0] * size):
+        r, b = task // size, task % size
+        user = of[order[r, begin + b]]
+        place = scaled(uniform(own[r, step], b), law.mass[user])
+        if len(law.before_item):
+            negatives[r, b] = free_item_by_weight(
+                law.indptr, law.items, law.before_item, law.before_pair, user, place
+            )
+        else:
+            negatives[r, b] = free_item(law.indptr, law.items, user, place)
+
+
+@njit(error_model="numpy", cache=True, parallel=True)
+def choose_grouped(
+    law: Any, size: Any, begin: Any, step: Any, order: Any, own: Any, shared: Any, of: Any, users: Any,
+    items: Any, negatives: Any,
+) -> None:  # fmt: skip
+    for task in prange(order.shape[0] * size):
+        r, b = task // size, task % size
+        user = of[order[r, begin + b]]
+        which, where = uniform(own[r, step], 2 * b), uniform(own[r, step], 2 * b + 1)
+        place = group_and_place(law.choice, law.begin, law.left, user, which, where)
+        negatives[r, b] = law.item_at[free_item(law.indptr, law.items, user, place)]
+
+
+@njit(error_model="numpy", cache=True, parallel=True, fastmath=FAST)
+def choose_highest(
+    law: Any, size: Any, begin: Any, step: Any, order: Any, own: Any, shared: Any, of: Any, users: Any,
+    items: Any, negatives: Any,
+) -> None:  # fmt: skip
+    for task in prange(order.shape[0] * size):
+        r, b = task // size, task % size
+        user = of[order[r, begin + b]]
+        best, value = np.int64(-1), np.float32(0)
+        for m in range(law.candidates):
+            place = scaled(uniform(own[r, step], b * law.candidates + m), law.mass[user])
+            item = free_item(law.indptr, law.items, user, place)
+            score = dot(users, user, items, item, r)
+            if best < 0 or score > value:
+                best, value = item, score
+        negatives[r, b] = best
+
+
+@njit(error_model="numpy", cache=True, parallel=True, fastmath=FAST)
+def choose_optimal(
+    law: Any, size: Any, begin: Any, step: Any, order: Any, own: Any, shared: Any, of: Any, users: Any,
+    items: Any, negatives: Any,
+) -> None:  # fmt: skip
+    replicas, n = order.shape[0], law.beside.shape[2]
+    for task in prange(replicas * n if law.draws == 0 else replicas):
+        if law.draws == 0:
+            _put_beside(law.beside, items, task // n, task % n, task % n)
+        else:
+            _share_sample(law.beside, law.drawn, items, task, shared[task, step])
+    blocks = (size + BLOCK - 1) // BLOCK
+    for task in prange(replicas * blocks):
+        _choose_block(
+            task // blocks, (task % blocks) * BLOCK, get_thread_id(), size, begin, order, of, users, items,
+            negatives, own[task // blocks, step], law.indptr, law.items, law.mass, law.candidates, law.probes,
+            law.draws, law.alpha, law.gamma, law.prior, law.beside, law.drawn, law.everything, law.vectors,
+            law.seen, law.grown, law.won,
+        )  # fmt: skip
+    _follow(law.alpha, law.auto, law.won, size, law.probes)
+
+
+@njit(error_model="numpy", cache=True)
+def _follow(alpha: Any, auto: Any, won: Any, size: Any, probes: Any) -> None:
+    """Let the running macro-AUC take note of a batch's probes, where α is automatic."""
+    for r in range(len(alpha)):
+        if auto[r]:
+            total = 0.0
+            for b in range(size):
+                total += won[r, b]
+            alpha[r] = AVERAGE * alpha[r] + (1 - AVERAGE) * total / (size * probes)
+
+
+@njit(error_model="numpy", cache=True)
+def _share_sample(beside: Any, drawn: Any, items: Any, r: Any, key: Any) -> None:
+    """The uniform draws that the ranks of a batch rest on."""
+    for j in range(drawn.shape[1]):
+        drawn[r, j] = scaled(uniform(key, j), items.shape[1])
+        _put_beside(beside, items, r, drawn[r, j], j)
+
+
+@njit(error_model="numpy", cache=True, fastmath=FAST)
+def _choose_block(
+    r: Any, first: Any, at: Any, size: Any, begin: Any, order: Any, of: Any, users: Any, items: Any,
+    negatives: Any, key: Any, indptr: Any, own_items: Any, mass: Any, m: Any, p: Any, draws: Any, alpha: Any,
+    gamma: Any, prior: Any, beside: Any, drawn: Any, everything: Any, vectors: Any, seen: Any, grown: Any,
+    won: Any,
+) -> None:  # fmt: skip
+    """The negatives of a block of positives of replica r, in the working space of thread `at`."""
+    width = m + 2 * p
+    for lane in range(BLOCK):
+        b = min(first + lane, size - 1)
+        user = of[order[r, begin + b]]
+        for k in range(users.shape[2]):
+            vectors[at, lane, k] = users[r, user, k]
+        _look_at(indptr, own_items, mass[user], m, p, user, key, b * width, seen, at, lane)
+    _score_block(vectors, beside, everything, r, at)
+    for lane in range(min(BLOCK, size - first)):
+        user = of[order[r, begin + first + lane]]
+        for j in range(width):
+            item = seen[at, lane, j]
+            grown[at, j] = dot(users, user, items, item, r) if draws else everything[at, lane, item]
+        won[r, first + lane] = 0
+        for q in range(m, m + p):
+            above, level = grown[at, q] > grown[at, q + p], grown[at, q] == grown[at, q + p]
+            won[r, first + lane] += 1.0 if above else 0.5 if level else 0.0
+        observed = indptr[user + 1] - indptr[user]
+        trust = np.float64(min(max(alpha[r], np.float32(0.5)), np.float32(1)))
+        negatives[r, first + lane] = _most_gained(
+            m, p, draws, trust, gamma[r] * mass[user], observed, prior, drawn, everything, seen, grown, r,
+            at, lane,
+        )  # fmt: skip
+
+
+@njit(error_model="numpy", cache=True)
+def _put_beside(beside: Any, items: Any, r: Any, item: Any, j: Any) -> None:
+    for k in range(items.shape[2]):
+        beside[r, k, j] = items[r, item, k]
+
+
+@njit(error_model="numpy", cache=True)
+def _look_at(
+    indptr: Any, items: Any, mass: Any, m: Any, p: Any, user: Any, key: Any, first: Any, seen: Any, at: Any,
+    lane: Any,
+) -> None:  # fmt: skip
+    """Draw what AUC-NS looks at; in the order of the draws, negative probes come before positive ones."""
+    for j in range(m):
+        seen[at, lane, j] = free_item(indptr, items, user, scaled(uniform(key, first + j), mass))
+    for j in range(p):
+        place = scaled(uniform(key, first + m + j), mass)
+        seen[at, lane, m + p + j] = free_item(indptr, items, user, place)
+    start = indptr[user]
+    size = indptr[user + 1] - start
+    for j in range(p):
+        seen[at, lane, m + j] = items[start + scaled(uniform(key, first + m + p + j), size)]
+
+
+@njit(error_model="numpy", cache=True, fastmath=FAST)
+def _score_block(vectors: Any, beside: Any, everything: Any, r: Any, at: Any) -> None:
+    """everything[at, lane, j]: the score of each of a block's four users with each item beside the others."""
+    dim, n = beside.shape[1], beside.shape[2]
+    for lane in range(BLOCK):
+        for j in range(n):
+            everything[at, lane, j] = 0
+    for k in range(0, dim - dim % 2, 2):
+        a0, b0, c0, d0 = (vectors[at, 0, k], vectors[at, 1, k], vectors[at, 2, k], vectors[at, 3, k])
+        a1, b1, c1, d1 = (
+            vectors[at, 0, k + 1], vectors[at, 1, k + 1], vectors[at, 2, k + 1], vectors[at, 3, k + 1]
+        )  # fmt: skip
+        for j in range(n):
+            x, y = beside[r, k, j], beside[r, k + 1, j]
+            everything[at, 0, j] += a0 * x + a1 * y
+            everything[at, 1, j] += b0 * x + b1 * y
+            everything[at, 2, j] += c0 * x + c1 * y
+            everything[at, 3, j] += d0 * x + d1 * y
+    if dim % 2:
+        for lane in range(BLOCK):
+            weight = vectors[at, lane, dim - 1]
+            for j in range(n):
+                everything[at, lane, j] += weight * beside[r, dim - 1, j]
+
+
+@njit(error_model="numpy", cache=True, fastmath=FAST)
+def _most_gained(
+    m: Any, p: Any, draws: Any, alpha: Any, harm: Any, observed: Any, prior: Any, drawn: Any,
+    everything: Any, seen: Any, grown: Any, r: Any, at: Any, lane: Any,
+) -> Any:  # fmt: skip
+    """The candidate with the largest Δ⁺·P(TN|x) - Δ⁻·P(FN|x); `grown` holds the scores, and later their exp.
+
+    σ(x - p) = eˣ / (eˣ + eᵖ), so each score is exponentiated once; in float64 nothing overflows.
+    """
+    n = everything.shape[2]
+    for j in range(m, m + 2 * p):
+        grown[at, j] = math.exp(min(max(grown[at, j], -_LARGEST), _LARGEST))
+    best, value = 0, -np.inf
+    for j in range(m):
+        item, score = seen[at, lane, j], np.float32(grown[at, j])
+        below = np.int32(0)
+        for i in range(n):
+            below += np.int32(everything[at, lane, i] <= score)
+        if draws == 0:
+            rank = below / (n + 1.0)
+        else:
+            for i in range(n):  # an item ties with itself, however the two scores were rounded
+                below += np.int32((drawn[r, i] == item) & (everything[at, lane, i] > score))
+            rank = (1.0 + below) / (n + 2.0)
+        x = math.exp(min(max(grown[at, j], -_LARGEST), _LARGEST))
+        rise, fall = 0.0, 0.0
+        for q in range(p):
+            rise += x / (x + grown[at, m + q])
+        for q in range(p):
+            fall += grown[at, m + p + q] / (x + grown[at, m + p + q])
+        tau = np.float64(prior[r, item])
+        true = (alpha * (1 - rank) + (1 - alpha) * rank) * tau
+        false = ((1 - alpha) * (1 - rank) + alpha * rank) * (1 - tau)
+        free = true / (true + false)
+        gain = observed * (rise / p) * free - harm * (fall / p) * (1 - free)
+        if gain > value:
+            best, value = j, gain
+    return seen[at, lane, best]

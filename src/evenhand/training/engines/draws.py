@@ -1,0 +1,100 @@
+"""Keyed random numbers and draws of unobserved items, compiled: the same numbers as in torch.
+
+Twins of `evenhand.keyed` and of the laws in `evenhand.samplers`: given a key they draw the same items. Like
+all compiled code here they take whole arrays and indices: a slice in a hot loop is an object to be counted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_30, _27, _31, _11, _1 = (np.uint64(n) for n in (30, 27, 31, 11, 1))
+
+
+@njit(error_model="numpy", cache=True)
+def uniform(key: Any, position: Any) -> Any:
+    """The number in [0, 1) at a position under a key, as `keyed.uniforms` has it."""
+    x = key + (np.uint64(position) + _1) * _GOLDEN
+    x = (x ^ (x >> _30)) * _FIRST
+    x = (x ^ (x >> _27)) * _SECOND
+    x = x ^ (x >> _31)
+    return np.float64(np.int64(x >> _11)) * 2.0**-53
+
+
+@njit(error_model="numpy", cache=True)
+def scaled(number: Any, size: Any) -> Any:
+    """floor(number · size), never reaching `size` by rounding."""
+    return min(np.int64(number * size), size - 1)
+
+
+@njit(error_model="numpy", cache=True)
+def free_item(indptr: Any, items: Any, user: Any, place: Any) -> Any:
+    """The item at `place` among those the user has not touched.
+
+    Of a row of own items, entry j lies behind items[j] - j free ones: a binary search without branches.
+    """
+    start = indptr[user]
+    length = indptr[user + 1] - start
+    base = start
+    while length > 1:
+        half = length >> 1
+        middle = base + half - 1
+        base = base + half if items[middle] - (middle - start) <= place else base
+        length -= half
+    if length == 1 and items[base] - (base - start) <= place:
+        base += 1
+    return place + (base - start)
+
+
+@njit(error_model="numpy", cache=True)
+def free_item_by_weight(
+    indptr: Any, items: Any, before_item: Any, before_pair: Any, user: Any, place: Any
+) -> Any:
+    """The same where every item has a weight: both searches are over exact sums of integers."""
+    start = indptr[user]
+    own = before_pair[start]
+    low, high = start, indptr[user + 1]
+    while low < high:
+        middle = (low + high) >> 1
+        if before_item[items[middle]] - (before_pair[middle] - own) <= place:
+            low = middle + 1
+        else:
+            high = middle
+    point = place + before_pair[low] - own
+    first, last = 0, len(before_item)
+    while first < last:
+        middle = (first + last) >> 1
+        if before_item[middle] <= point:
+            first = middle + 1
+        else:
+            last = middle
+    return first - 1
+
+
+@njit(error_model="numpy", cache=True)
+def group_and_place(choice: Any, begin: Any, left: Any, user: Any, which: Any, where: Any) -> Any:
+    """A group by its share, and a place among the group's items that the user has not touched."""
+    point = which * (1 - 2**-52) * choice[user, choice.shape[1] - 1]
+    group = 0
+    while choice[user, group] <= point:
+        group += 1
+    return begin[user, group] + scaled(where, left[user, group])
+
+
+@njit(error_model="numpy", cache=True)
+def holds(indptr: Any, items: Any, user: Any, item: Any) -> Any:
+    """Whether the user's row has this item."""
+    low, end = indptr[user], indptr[user + 1]
+    high = end
+    while low < high:
+        middle = (low + high) >> 1
+        if items[middle] < item:
+            low = middle + 1
+        else:
+            high = middle
+    return low < end and items[low] == item

@@ -1,0 +1,203 @@
+"""The CPU engine: MF with BPR and a sampler of the paper's, fused into compiled steps."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numba
+import numpy as np
+import torch
+from torch import Tensor
+
+from evenhand.samplers.auc import AUCBound
+from evenhand.samplers.dynamic import DynamicBound
+from evenhand.samplers.group import GroupBound
+from evenhand.samplers.uniform import StaticBound
+from evenhand.training.engines.base import Engine, Plan
+from evenhand.training.engines.choices import (
+    BLOCK,
+    Grouped,
+    Optimal,
+    Pool,
+    Weighted,
+    choose_grouped,
+    choose_highest,
+    choose_optimal,
+    choose_weighted,
+)
+from evenhand.training.engines.steps import Bench, Moves, Pairs, Table, learn
+
+if TYPE_CHECKING:
+    from evenhand.training.adam import Adam
+    from evenhand.training.loop import Loop
+
+if numba.config.THREADING_LAYER == "default":  # type: ignore[attr-defined]
+    # OpenMP ends a process that forks after using it; this layer does not, but serves one caller at a time.
+    numba.config.THREADING_LAYER = "forksafe"  # type: ignore[attr-defined]
+_ONE_AT_A_TIME = threading.Lock()
+
+_POSITIVES_A_STRIDE = 2**15
+"""About a twentieth of a second of work between two looks at the clock."""
+
+_MOVES = np.arange(1, 20_001)
+_CORRECTIONS = tuple(
+    np.append(np.inf, (1 - beta**_MOVES) ** -power) for beta, power in ((0.9, 1), (0.999, 0.5))
+)
+
+
+class NumbaEngine(Engine):
+    name = "numba"
+
+    def __init__(self, loop: Loop) -> None:
+        super().__init__(loop)
+        self.stride = max(1, _POSITIVES_A_STRIDE // (loop.settings.batch * len(loop.seeds)))
+        train, held = loop.train, loop.held_out
+        self._pairs = Pairs(
+            users=loop.users.numpy(),
+            items=loop.items.numpy(),
+            hot=loop.hot.numpy(),
+            held=np.zeros(train.n_users + 1, dtype=np.int64) if held is None else held.indptr,
+            held_items=train.items[:0] if held is None else held.items,
+        )
+        self._choose, self._law = _choice(loop)
+        self._sides = [_side(loop, number) for number in (0, 1)]
+        replicas, batch = len(loop.seeds), min(loop.settings.batch, len(loop.users))
+        self._bench = Bench(
+            negatives=np.zeros((replicas, batch), dtype=np.int64),
+            slopes=np.zeros((replicas, batch), dtype=np.float32),
+            losses=np.zeros((replicas, batch)),
+            used=np.zeros((2, replicas), dtype=np.int64),
+        )
+
+    def run(self, plan: Plan, first: int, last: int) -> Tensor:
+        with _ONE_AT_A_TIME:
+            return self._run(plan, first, last)
+
+    def _run(self, plan: Plan, first: int, last: int) -> Tensor:
+        loop = self.loop
+        adam = loop.optimisers[0]
+        tally = np.zeros((3, len(loop.seeds)))
+        threads = min(torch.get_num_threads(), _threads())
+        numba.set_num_threads(threads)
+        lr, decay = (np.array(values, dtype=np.float64) for values in (loop.rates(plan.epoch), adam.decay))
+        users, items = (_table(adam, side, self._sides[side]) for side in (0, 1))
+        order, done = plan.order.numpy(), int(adam.steps[0])
+        own, shared = (keys.numpy().view(np.uint64) for keys in (plan.own, plan.shared))
+        self._read_alpha()
+        moves = Moves(lr, decay, *_CORRECTIONS)
+        for step in range(first, last):
+            begin = step * loop.settings.batch
+            size = min(loop.settings.batch, order.shape[1] - begin)
+            self._choose(
+                self._law,
+                size,
+                begin,
+                step,
+                order,
+                own,
+                shared,
+                self._pairs.users,
+                users.rows,
+                items.rows,
+                self._bench.negatives,
+            )
+            done += 1
+            learn(size, begin, threads, order, self._pairs, users, items, moves, self._bench, tally, done)
+        adam.count(last - first)
+        self._write_alpha()
+        return torch.from_numpy(tally)
+
+    def _read_alpha(self) -> None:
+        if isinstance(self._law, Optimal):
+            self._law.alpha[:] = [float(one.diagnostics()["alpha"]) for one in self.loop.samplers]
+
+    def _write_alpha(self) -> None:
+        if isinstance(self._law, Optimal):
+            for sampler, alpha in zip(self.loop.samplers, self._law.alpha.tolist(), strict=True):
+                sampler.load_state({"alpha": torch.tensor([alpha])} if sampler.state() else {})
+
+
+def _side(loop: Loop, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Slots, gradients and touched rows of one table."""
+    replicas, n, dim = loop.optimisers[0].parameters[number].shape
+    most = min(n, (1 + number) * loop.settings.batch)
+    return (
+        np.full((replicas, n), -1, dtype=np.int32),
+        np.zeros((replicas, most, dim), dtype=np.float32),
+        np.zeros((replicas, most), dtype=np.int32),
+    )
+
+
+def _table(adam: Adam, number: int, side: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Table:
+    slot, gradient, touched = side
+    return Table(
+        rows=adam.parameters[number].detach().numpy(),
+        mean=adam.mean[number].numpy(),
+        square=adam.square[number].numpy(),
+        clock=adam.clocks[number].numpy() if adam.lazy else np.empty((0, 0), dtype=np.int32),
+        slot=slot,
+        gradient=gradient,
+        touched=touched,
+    )
+
+
+def _choice(loop: Loop) -> tuple[Any, Weighted | Grouped | Pool | Optimal]:
+    """How the loop's samplers choose, compiled, and what they look up."""
+    sampler, train = loop.samplers[0], loop.train
+    if isinstance(sampler, AUCBound):
+        return choose_optimal, _optimal(loop, sampler)
+    if isinstance(sampler, DynamicBound):
+        mass = sampler.law.mass.numpy()
+        return choose_highest, Pool(train.indptr, train.items, mass, sampler.candidates)
+    if isinstance(sampler, GroupBound):
+        choice, begin, left, item_at = (
+            table.numpy() for table in (sampler.choice, sampler.begin, sampler.left, sampler.item_at)
+        )
+        rows = sampler.regrouped
+        return choose_grouped, Grouped(rows.indptr, rows.items, choice, begin, left, item_at)
+    assert isinstance(sampler, StaticBound)
+    law, nothing = sampler.law, np.empty(0, dtype=np.int64)
+    before_item, before_pair = (
+        nothing if table is None else table.numpy() for table in (law.before_item, law.before_pair)
+    )
+    mass = law.mass.numpy()
+    return choose_weighted, Weighted(train.indptr, train.items, mass, before_item, before_pair)
+
+
+def _optimal(loop: Loop, first: AUCBound) -> Optimal:
+    bound = [one for one in loop.samplers if isinstance(one, AUCBound)]
+    replicas, threads = len(bound), _threads()
+    dim, n = loop.model.users.shape[-1], first.shared_width or loop.train.n_items
+    width = first.candidates + 2 * first.probes
+    return Optimal(
+        indptr=loop.train.indptr,
+        items=loop.train.items,
+        mass=first.law.mass.numpy(),
+        candidates=first.candidates,
+        probes=first.probes,
+        draws=first.shared_width,
+        alpha=np.empty(replicas, dtype=np.float32),
+        auto=torch.cat([one.auto for one in bound]).numpy(),
+        gamma=torch.cat([one.gamma.flatten() for one in bound]).double().numpy(),
+        prior=torch.cat([one.prior for one in bound]).numpy(),
+        beside=np.empty((replicas, dim, n), dtype=np.float32),
+        drawn=np.empty((replicas, first.shared_width), dtype=np.int64),
+        everything=np.empty((threads, BLOCK, n), dtype=np.float32),
+        vectors=np.empty((threads, BLOCK, dim), dtype=np.float32),
+        seen=np.empty((threads, BLOCK, width), dtype=np.int64),
+        grown=np.empty((threads, width)),
+        won=np.empty((replicas, min(loop.settings.batch, len(loop.users)))),
+    )
+
+
+def _threads() -> int:
+    """The most threads that there can be."""
+    return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+
+
+def serves(loop: Loop) -> bool:
+    """Whether these steps can do what the loop asks for; the plain engine does the rest."""
+    sampler = loop.samplers[0]
+    known = isinstance(sampler, (StaticBound, DynamicBound, GroupBound, AUCBound))
+    return known and loop.is_plain_mf and loop.negatives == 1 and loop.device.type == "cpu"

@@ -1,0 +1,226 @@
+"""The closed-form gradient of BPR over two tables, and Adam, compiled.
+
+A step has parallel passes: every positive finds its negative (`choices`) and its slope; every touched row
+gathers its gradient, always in the order of the batch; every row moves. So a run gives the same bits on any
+number of threads and beside any replicas.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit, prange
+
+from evenhand.training.engines.choices import FAST, dot
+from evenhand.training.engines.draws import holds
+
+_ROWS = 64
+"""Rows of a table that are moved as one task."""
+
+
+class Pairs(NamedTuple):
+    """What is trained on, and what the choices are judged by."""
+
+    users: np.ndarray
+    """int64 [N]: the user and the item of each pair."""
+    items: np.ndarray
+    hot: np.ndarray
+    """bool [n_items]"""
+    held: np.ndarray
+    """int64 [n_users + 1]: rows of held-out items in `held_items`; all empty where nothing is held out."""
+    held_items: np.ndarray
+
+
+class Table(NamedTuple):
+    """One side of the model with Adam's memory of it."""
+
+    rows: np.ndarray
+    """float32 [R, n, d]"""
+    mean: np.ndarray
+    square: np.ndarray
+    clock: np.ndarray
+    """int32 [R, n]: how often each row moved; empty where every row moves at every step."""
+    slot: np.ndarray
+    """int32 [R, n]: where in `gradient` the row's gradient lies in this step, or -1."""
+    gradient: np.ndarray
+    """float32 [R, most touched rows, d]"""
+    touched: np.ndarray
+    """int32 [R, most touched rows]: the row of each slot."""
+
+
+class Moves(NamedTuple):
+    """Adam's numbers, each replica's own."""
+
+    lr: np.ndarray
+    decay: np.ndarray
+    first: np.ndarray
+    """float64 [t]: 1 / (1 - 0.9ᵗ), by which the mean of t gradients is corrected."""
+    second: np.ndarray
+    """float64 [t]: 1 / √(1 - 0.999ᵗ), likewise for the root of the square; both are 1 beyond their end."""
+
+
+class Bench(NamedTuple):
+    """Room to work in."""
+
+    negatives: np.ndarray
+    """int64 [R, B]"""
+    slopes: np.ndarray
+    """float32 [R, B]: ∂loss / ∂(s⁻ - s⁺) of each positive."""
+    losses: np.ndarray
+    """float64 [R, B]"""
+    used: np.ndarray
+    """int64 [2, R]: how many rows of each table the batch touched."""
+
+
+@njit(error_model="numpy", cache=True, parallel=True)
+def learn(
+    size: Any, begin: Any, parts: Any, order: Any, pairs: Any, users: Any, items: Any, moves: Any, bench: Any,
+    tally: Any, step: Any,
+) -> None:  # fmt: skip
+    """One step from the negatives on the bench; `tally` [3, R] gathers loss, hot share and false share."""
+    replicas = order.shape[0]
+    for task in prange(replicas * size):
+        _slope(
+            task // size, task % size, size, begin, order, pairs.users, pairs.items, bench.negatives,
+            users.rows, items.rows, bench.losses, bench.slopes,
+        )  # fmt: skip
+    for r in range(replicas):
+        _sum_up(
+            r, size, begin, order, pairs.users, pairs.items, pairs.hot, pairs.held, pairs.held_items,
+            bench.negatives, bench.losses, users.slot, users.touched, items.slot, items.touched, bench.used,
+            tally,
+        )  # fmt: skip
+    for task in prange(replicas * parts):
+        _gather(
+            task // parts, task % parts, parts, size, begin, order, pairs.users, pairs.items, bench.negatives,
+            bench.slopes, bench.used, users.rows, users.slot, users.gradient, items.rows, items.slot,
+            items.gradient,
+        )  # fmt: skip
+    lazy = users.clock.size > 0
+    of_users = bench.used[0].max() if lazy else users.rows.shape[1]
+    of_items = bench.used[1].max() if lazy else items.rows.shape[1]
+    mine = (of_users + _ROWS - 1) // _ROWS
+    stretches = mine + (of_items + _ROWS - 1) // _ROWS
+    for task in prange(replicas * stretches):
+        r, stretch = task // stretches, task % stretches
+        if stretch < mine:
+            _move_stretch(
+                r, stretch * _ROWS, bench.used[0, r], lazy, step, users.rows, users.mean, users.square,
+                users.clock, users.slot, users.gradient, users.touched, moves,
+            )  # fmt: skip
+        else:
+            _move_stretch(
+                r, (stretch - mine) * _ROWS, bench.used[1, r], lazy, step, items.rows, items.mean,
+                items.square, items.clock, items.slot, items.gradient, items.touched, moves,
+            )  # fmt: skip
+
+
+@njit(error_model="numpy", cache=True, fastmath=FAST)
+def _slope(
+    r: Any, b: Any, size: Any, begin: Any, order: Any, of: Any, positives: Any, negatives: Any, users: Any,
+    items: Any, losses: Any, slopes: Any,
+) -> None:  # fmt: skip
+    pair = order[r, begin + b]
+    user = of[pair]
+    margin = np.float64(
+        dot(users, user, items, negatives[r, b], r) - dot(users, user, items, positives[pair], r)
+    )
+    losses[r, b] = max(margin, 0.0) + math.log1p(math.exp(-abs(margin)))
+    slopes[r, b] = 1 / (1 + math.exp(-margin)) / size
+
+
+@njit(error_model="numpy", cache=True)
+def _sum_up(
+    r: Any, size: Any, begin: Any, order: Any, of: Any, positives: Any, hot: Any, held: Any, held_items: Any,
+    negatives: Any, losses: Any, user_slot: Any, user_touched: Any, item_slot: Any, item_touched: Any,
+    used: Any, tally: Any,
+) -> None:  # fmt: skip
+    """Tell what the batch did, and give every row that it touched a place for its gradient."""
+    loss, hots, false = 0.0, 0, 0
+    of_users, of_items = 0, 0
+    for b in range(size):
+        pair = order[r, begin + b]
+        user, negative = of[pair], negatives[r, b]
+        loss += losses[r, b]
+        hots += hot[negative]
+        false += holds(held, held_items, user, negative)
+        of_users = _give_slot(user_slot, user_touched, r, user, of_users)
+        of_items = _give_slot(item_slot, item_touched, r, positives[pair], of_items)
+        of_items = _give_slot(item_slot, item_touched, r, negative, of_items)
+    tally[0, r] += loss / size
+    tally[1, r] += hots / size
+    tally[2, r] += false / size
+    used[0, r], used[1, r] = of_users, of_items
+
+
+@njit(error_model="numpy", cache=True)
+def _give_slot(slot: Any, touched: Any, r: Any, row: Any, used: Any) -> Any:
+    if slot[r, row] >= 0:
+        return used
+    slot[r, row] = used
+    touched[r, used] = row
+    return used + 1
+
+
+@njit(error_model="numpy", cache=True, fastmath=FAST)
+def _gather(
+    r: Any, part: Any, parts: Any, size: Any, begin: Any, order: Any, of: Any, positives: Any,
+    negatives: Any, slopes: Any, used: Any, users: Any, user_slot: Any, user_gradient: Any, items: Any,
+    item_slot: Any, item_gradient: Any,
+) -> None:  # fmt: skip
+    """Sum the gradients of the rows in every `parts`-th slot, in the order of the batch."""
+    dim = users.shape[2]
+    for slot in range(part, used[0, r], parts):
+        for k in range(dim):
+            user_gradient[r, slot, k] = 0
+    for slot in range(part, used[1, r], parts):
+        for k in range(dim):
+            item_gradient[r, slot, k] = 0
+    for b in range(size):
+        pair = order[r, begin + b]
+        user, positive, negative, slope = of[pair], positives[pair], negatives[r, b], slopes[r, b]
+        slot = user_slot[r, user]
+        if slot % parts == part:
+            for k in range(dim):
+                user_gradient[r, slot, k] += slope * (items[r, negative, k] - items[r, positive, k])
+        slot = item_slot[r, positive]
+        if slot % parts == part:
+            for k in range(dim):
+                item_gradient[r, slot, k] -= slope * users[r, user, k]
+        slot = item_slot[r, negative]
+        if slot % parts == part:
+            for k in range(dim):
+                item_gradient[r, slot, k] += slope * users[r, user, k]
+
+
+@njit(error_model="numpy", cache=True, fastmath=FAST)
+def _move_stretch(
+    r: Any, begin: Any, used: Any, lazy: Any, step: Any, rows: Any, mean: Any, square: Any, clock: Any,
+    slots: Any, gradient: Any, touched: Any, moves: Any,
+) -> None:  # fmt: skip
+    """Adam on a stretch of all rows or, lazily, of the rows that the batch touched, each by its own clock.
+
+    A row without a gradient moves by decay and momentum alone.
+    """
+    small, smaller, tiny = np.float32(0.1), np.float32(0.001), np.float32(1e-8)
+    decay, end = np.float32(moves.decay[r]), len(moves.first) - 1
+    for place in range(begin, min(begin + _ROWS, used if lazy else rows.shape[1])):
+        row, now = place, step
+        if lazy:
+            row = touched[r, place]
+            clock[r, row] += 1
+            now = clock[r, row]
+        rate = np.float32(moves.lr[r] * moves.first[min(now, end)])
+        scale = np.float32(moves.second[min(now, end)])
+        slot = slots[r, row]
+        has = np.float32(1 if slot >= 0 else 0)
+        slots[r, row] = -1
+        slot = max(slot, 0)
+        for k in range(rows.shape[2]):
+            g = has * gradient[r, slot, k] + decay * rows[r, row, k]
+            m = mean[r, row, k] + small * (g - mean[r, row, k])
+            s = square[r, row, k] + smaller * (g * g - square[r, row, k])
+            mean[r, row, k], square[r, row, k] = m, s
+            rows[r, row, k] -= rate * m / (np.sqrt(s) * scale + tiny)

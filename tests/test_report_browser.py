@@ -1,0 +1,208 @@
+"""The report in a real browser: it opens from disk, draws, sorts, prints, and can be used by everyone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenhand.audit.report import write_report
+from sample_audit import bare_audit, sample_audit, sample_story
+
+playwright = pytest.importorskip(
+    "playwright.sync_api", reason="playwright is not installed; no browser tests"
+)
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+HOSTILE = '</script><script>document.title="owned"</script><img src="http://127.0.0.1/x" onerror="alert(1)">'
+Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium without a window; where there is none, these tests skip."""
+    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if path is None:
+        pytest.skip(f"no browser found ({', '.join(BROWSERS)}): install one to test the report in it")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=path, args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("reports")
+    hostile = (f"a{HOSTILE}", f"b{HOSTILE}")
+    made = {
+        "whole": (sample_audit(), sample_story()),
+        "bare": (bare_audit(), None),
+        "hostile": (replace(sample_audit(hostile, title=HOSTILE), notes=(HOSTILE,)), sample_story(hostile)),
+    }
+    for name, (audit, story) in made.items():
+        write_report(audit, folder / f"{name}.html", training=story)
+    return {name: folder / f"{name}.html" for name in made}
+
+
+@pytest.fixture
+def open_report(browser: Any, reports: dict[str, Path]) -> Iterator[Open]:
+    """Opens a report from disk; at the end nothing may have been fetched, and nothing complained."""
+    asked, complaints, contexts = [], [], []
+
+    def open_one(name: str = "whole", width: int = 1200, scheme: str = "light") -> Any:
+        context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
+        page.goto(reports[name].as_uri())
+        return page
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    assert set(asked) <= {path.as_uri() for path in reports.values()}
+    assert complaints == []
+
+
+def names_in_order(page: Any) -> list[str]:
+    return page.locator("#numbers > .scroll tbody th").all_inner_texts()
+
+
+@pytest.mark.parametrize(("name", "charts"), [("whole", 11), ("bare", 2), ("hostile", 11)])
+def test_opens_from_disk_and_every_chart_draws(open_report: Open, name: str, charts: int) -> None:
+    page = open_report(name)
+    drawn = page.evaluate(
+        """() => [...document.querySelectorAll("svg.chart")].map((svg) => {
+            const marks = [...svg.querySelectorAll("[data-tip]")].map((mark) => mark.getBBox());
+            return {width: svg.getBoundingClientRect().width, height: svg.getBoundingClientRect().height,
+                    marks: marks.filter((box) => box.width + box.height > 0).length};
+        })"""
+    )
+    assert len(drawn) == charts
+    for chart in drawn:
+        assert chart["width"] > 300
+        assert chart["height"] > 80
+        assert chart["marks"] > 0
+
+
+def test_colours_reach_the_charts(open_report: Open) -> None:
+    fills = {}
+    for scheme in ("light", "dark"):
+        page = open_report(scheme=scheme)
+        fills[scheme] = page.evaluate(
+            """() => [...document.querySelectorAll("#figure-exposure [data-tip]")]
+                 .map((mark) => getComputedStyle(mark).fill)"""
+        )
+        assert not {"none", "rgb(0, 0, 0)"} & set(fills[scheme])
+    assert set(fills["light"]).isdisjoint(fills["dark"])
+
+
+def test_hostile_texts_do_nothing(open_report: Open) -> None:
+    page = open_report("hostile")
+    assert page.title() != "owned"
+    assert page.locator("img").count() == 0
+    assert HOSTILE in page.locator("#notes").inner_text()
+    assert HOSTILE in page.locator("#examples").inner_text()
+
+
+def test_the_table_sorts_by_click_and_back(open_report: Open) -> None:
+    page = open_report()
+    assert names_in_order(page) == ["ease", "auc-ns"]
+    head = page.locator("#numbers > .scroll th", has_text="OHR")
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    assert names_in_order(page) == ["ease", "auc-ns"]  # 0.660, 0.638
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert names_in_order(page) == ["auc-ns", "ease"]
+    assert page.locator("#said").inner_text() == "Sorted by OHR, lowest first."
+
+
+def test_the_keyboard_reaches_and_sorts_the_table(open_report: Open) -> None:
+    page = open_report()
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent").startswith("NDCG"):
+            break
+    else:
+        pytest.fail("twenty tabs do not reach the column NDCG")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    assert names_in_order(page) == ["auc-ns", "ease"]
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_missing_values_sort_last_both_ways(open_report: Open) -> None:
+    page = open_report()
+    page.evaluate(
+        """() => { const cell = document.querySelector("#numbers tbody tr td"); cell.dataset.value = ""; }"""
+    )
+    button = page.locator("#numbers > .scroll th", has_text="NDCG").get_by_role("button")
+    for _ in range(2):
+        button.click()
+        assert names_in_order(page)[-1] == "ease"
+
+
+def test_a_tip_tells_what_the_pointer_is_on(open_report: Open) -> None:
+    page = open_report()
+    page.locator("#figure-tradeoff [data-tip]").first.hover()
+    assert page.locator("#tip").inner_text() == "ease: NDCG@10 0.342, OHR 0.660"
+    page.keyboard.press("Escape")
+    assert page.locator("#tip").is_hidden()
+
+
+@pytest.mark.parametrize("name", ["whole", "bare", "hostile"])
+def test_no_sideways_scrolling_on_a_phone(open_report: Open, name: str) -> None:
+    page = open_report(name, width=360)
+    for summary in page.locator("summary").all():
+        summary.click()
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    assert page.locator("#numbers > .scroll").get_attribute("tabindex") == "0"
+
+
+def test_print_is_light_and_has_no_screen_furniture(open_report: Open) -> None:
+    page = open_report(scheme="dark")
+    background = "getComputedStyle(document.body).backgroundColor"
+    dark = page.evaluate(background)
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate(background) != dark
+    assert page.evaluate("getComputedStyle(document.body).color") == "rgb(29, 27, 24)"
+    assert page.get_by_text("Press a heading to sort.").is_hidden()
+    assert len(page.pdf(format="A4")) > 10_000
+
+
+def test_works_without_scripts(browser: Any, reports: dict[str, Path]) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(reports["whole"].as_uri())
+    assert page.locator("svg.chart").count() == 11
+    assert page.locator("svg.chart").first.bounding_box()["height"] > 80
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1200, 360])
+def test_no_serious_barrier_for_anyone(open_report: Open, scheme: str, width: int) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    page = open_report(width=width, scheme=scheme)
+    for summary in page.locator("summary").all():
+        summary.click()
+    found = axe.Axe().run(page).response["violations"]
+    serious = [one for one in found if one["impact"] in ("serious", "critical")]
+    assert [(one["id"], [node["target"] for node in one["nodes"]][:3]) for one in serious] == []
