@@ -208,7 +208,7 @@ def test_the_configuration_is_resolved() -> None:
     assert resolved["settings"]["lr"] == Settings().lr
     assert resolved["methods"]["rns"] == {"method": "rns", "sampler": {}}
     sampler = resolved["methods"]["auc-ns:beta=0.1"]["sampler"]
-    assert (sampler["beta"], sampler["candidates"], sampler["ecdf"]) == (0.1, 5, "exact")
+    assert (sampler["beta"], sampler["candidates"], sampler["ecdf"]) == (0.1, 5, "auto")
     assert {"evenhand", "torch", "numpy", "python"} <= set(resolved["versions"])
 
 

@@ -1,5 +1,6 @@
 """The compiled engine against the plain one: the same draws, the same choices, the same steps."""
 
+import multiprocessing
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -134,7 +135,7 @@ def test_any_size(
     rng = np.random.default_rng(seed)
     liked = rng.random((n_users, n_items)) < 0.5
     liked[:, 0], liked[:, -1] = True, False
-    if isinstance(sampler, PopularitySampler):  # draws only what someone touched
+    if isinstance(sampler, (PopularitySampler, GroupSampler)):  # draw only what someone touched
         assume(n_users > 1)
         liked[0, -1] = True
     train = Interactions.from_pairs(*np.nonzero(liked), n_users=n_users, n_items=n_items)
@@ -295,6 +296,24 @@ def test_without_a_compiler_the_plain_engine_serves_and_that_is_said_once(
     assert said[0].startswith("numba does not work here (")
     assert said[0].endswith("training goes on with torch, slower.")
     engines.numba_works.cache_clear()
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
+def test_a_forked_process_trains_with_the_plain_engine() -> None:
+    """OpenMP would end it without a word."""
+    epochs(loop(log(), UniformSampler(), Settings(), [0]))
+    fork = multiprocessing.get_context("fork")
+    mine, theirs = fork.Pipe(duplex=False)
+
+    def child() -> None:
+        running = loop(log(), UniformSampler(), Settings(), [0])
+        epochs(running)
+        theirs.send(running.engine.name)
+
+    process = fork.Process(target=child)
+    process.start()
+    process.join(60)
+    assert (process.exitcode, mine.recv()) == (0, "torch")
 
 
 def test_above_a_stated_size_ranks_rest_on_draws() -> None:

@@ -24,7 +24,27 @@ def engine_for(loop: Loop) -> Engine:
 
         if serves(loop):
             return NumbaEngine(loop)
+    if loop.device.type == "cuda":
+        return _on_gpu(loop)
     return TorchEngine(loop)
+
+
+def _on_gpu(loop: Loop) -> Engine:
+    from evenhand.training.engines.graph_engine import GraphEngine
+    from evenhand.training.engines.triton_engine import TritonEngine, serves
+
+    if serves(loop):
+        try:
+            return TritonEngine(loop)
+        except ImportError as problem:
+            _say_once(str(problem))
+    # The exact repeats of a GPU take kernels that cannot be recorded.
+    return TorchEngine(loop) if loop.settings.deterministic else GraphEngine(loop)
+
+
+@cache
+def _say_once(reason: str) -> None:
+    warnings.warn(f"triton does not work here ({reason}); training goes on, slower.", stacklevel=5)
 
 
 @cache

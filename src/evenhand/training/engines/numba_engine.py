@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +33,20 @@ if TYPE_CHECKING:
     from evenhand.training.adam import Adam
     from evenhand.training.loop import Loop
 
-if numba.config.THREADING_LAYER == "default":  # type: ignore[attr-defined]
-    # OpenMP ends a process that forks after using it; this layer does not, but serves one caller at a time.
-    numba.config.THREADING_LAYER = "forksafe"  # type: ignore[attr-defined]
 _ONE_AT_A_TIME = threading.Lock()
+"""Held while compiled code runs: not every threading layer of numba serves several callers."""
+_SHORT_WAIT = "1000"
+"""Turns an idle OpenMP thread waits before it sleeps; the usual many make two runs on one machine crawl."""
+_WORTH_SHARING = 1024
+"""Draws in a step from which on more than one thread pays."""
+
+_used: list[bool] = []
+_forked: list[bool] = []
+"""Whether this process used OpenMP; whether it was forked from one that had."""
+
+os.environ.setdefault("GOMP_SPINCOUNT", _SHORT_WAIT)  # read when the first compiled code runs
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _forked.extend(_used))
 
 _POSITIVES_A_STRIDE = 2**15
 """About a twentieth of a second of work between two looks at the clock."""
@@ -52,6 +63,8 @@ class NumbaEngine(Engine):
     def __init__(self, loop: Loop) -> None:
         super().__init__(loop)
         self.stride = max(1, _POSITIVES_A_STRIDE // (loop.settings.batch * len(loop.seeds)))
+        draws = loop.settings.batch * len(loop.seeds) * loop.samplers[0].width(1)
+        self._threads = _threads() if draws >= _WORTH_SHARING else 1
         train, held = loop.train, loop.held_out
         self._pairs = Pairs(
             users=loop.users.numpy(),
@@ -72,13 +85,14 @@ class NumbaEngine(Engine):
 
     def run(self, plan: Plan, first: int, last: int) -> Tensor:
         with _ONE_AT_A_TIME:
+            _used[:] = [True]
             return self._run(plan, first, last)
 
     def _run(self, plan: Plan, first: int, last: int) -> Tensor:
         loop = self.loop
         adam = loop.optimisers[0]
         tally = np.zeros((3, len(loop.seeds)))
-        threads = min(torch.get_num_threads(), _threads())
+        threads = min(self._threads, torch.get_num_threads())
         numba.set_num_threads(threads)
         lr, decay = (np.array(values, dtype=np.float64) for values in (loop.rates(plan.epoch), adam.decay))
         users, items = (_table(adam, side, self._sides[side]) for side in (0, 1))
@@ -197,7 +211,12 @@ def _threads() -> int:
 
 
 def serves(loop: Loop) -> bool:
-    """Whether these steps can do what the loop asks for; the plain engine does the rest."""
+    """Whether these steps can do what the loop asks for; the plain engine does the rest.
+
+    OpenMP ends a process that was forked from one which had used it.
+    """
+    if _forked:
+        return False
     sampler = loop.samplers[0]
     known = isinstance(sampler, (StaticBound, DynamicBound, GroupBound, AUCBound))
     return known and loop.is_plain_mf and loop.negatives == 1 and loop.device.type == "cpu"

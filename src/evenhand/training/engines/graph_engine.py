@@ -1,0 +1,89 @@
+"""The plain engine on a GPU, recorded: a step is launched once, kernel by kernel, and then replayed whole.
+
+Small batches leave a GPU waiting for the next launch; a CUDA graph has one launch a step, whatever encoder,
+sampler and objective are in it. Where in the epoch a replay stands is kept on the device.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from evenhand.training.engines.base import Plan
+from evenhand.training.engines.torch_engine import TorchEngine
+
+if TYPE_CHECKING:
+    from evenhand.training.loop import Loop
+
+
+class GraphEngine(TorchEngine):
+    name = "graph"
+
+    def __init__(self, loop: Loop) -> None:
+        super().__init__(loop)
+        self.stride = 64
+        self._plan: Plan | None = None
+        self._graph: Any = None
+        self._key: Any = None
+        self._works = True
+        self._sum = torch.zeros_like(loop.tally)
+        self._at = torch.zeros(1, dtype=torch.int64, device=loop.device)
+        self._place = torch.arange(loop.settings.batch, device=loop.device)
+
+    def run(self, plan: Plan, first: int, last: int) -> Tensor:
+        total = torch.zeros_like(self._sum)
+        whole = len(self.loop.users) // self.loop.settings.batch
+        step = first
+        while step < last:
+            if not self._works or step >= whole:
+                total += self._step(plan, step)
+                step += 1
+            elif self._key != self._now(plan):
+                # A step made as usual also readies everything that must not happen while one is recorded.
+                total += self._step(plan, step)
+                step += 1
+                self._record(plan)
+            else:
+                self._copy(plan)
+                self._at.fill_(step)
+                for _ in range(step, min(last, whole)):
+                    self._graph.replay()
+                step = min(last, whole)
+        total += self._sum
+        self._sum.zero_()
+        return total
+
+    def _now(self, plan: Plan) -> Any:
+        """What is fixed in a recording: where this changes, a new one is made."""
+        return (*self.loop.rates(plan.epoch), self.loop.loss.trains_encoder, id(self.loop.optimisers))
+
+    def _copy(self, plan: Plan) -> None:
+        if plan is not self._plan:
+            self._plan = plan
+            for mine, new in zip(self._drawn, (plan.order, plan.own, plan.shared), strict=True):
+                mine.copy_(new)
+
+    def _record(self, plan: Plan) -> None:
+        self._drawn = [plan.order.clone(), plan.own.clone(), plan.shared.clone()]
+        self._plan, self._graph = plan, torch.cuda.CUDAGraph()
+        try:
+            torch.cuda.synchronize()
+            with torch.cuda.graph(self._graph):
+                self._recorded_step(plan.epoch)
+        except RuntimeError as problem:
+            reason = str(problem).splitlines()[0]
+            warnings.warn(f"a step could not be recorded ({reason}); training goes on, slower.", stacklevel=5)
+            self._works = False
+            return
+        self._key = self._now(plan)
+
+    def _recorded_step(self, epoch: int) -> None:
+        loop = self.loop
+        order, own, shared = self._drawn
+        chosen = order.index_select(1, self._at * loop.settings.batch + self._place)
+        key, common = (keys.index_select(1, self._at).squeeze(1) for keys in (own, shared))
+        self._sum += self.learn(loop.users[chosen], loop.items[chosen], key, common, epoch)
+        self._at += 1

@@ -1,0 +1,238 @@
+# mypy: disable-error-code="no-untyped-def"
+"""The first kernel of a fused step: draw, score, rank, choose, and leave the gradients of a batch.
+
+One program serves a few positives of one replica. Scores are plain float32, and nothing here depends on how
+many replicas there are. The second kernel, in `triton_adam`, moves the tables. Importing this module needs
+Triton.
+"""
+
+import triton  # type: ignore[import-not-found,unused-ignore]
+import triton.language as tl  # type: ignore[import-not-found,unused-ignore]
+
+from evenhand.training.engines.triton_draws import count_up_to, draw_fixed, scaled, uniform
+
+if tuple(int(part) for part in triton.__version__.split(".")[:2]) < (3, 3):
+    raise ImportError(f"the fused steps need Triton 3.3 or newer, not {triton.__version__}")
+
+GRID = tl.constexpr(2.0**50)
+"""Exact sums hold gradients as multiples of 2^-50, within ±8,192: integers add up alike in any order."""
+
+FIXED, HARDEST, AUC = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
+"""How a negative is chosen among what was drawn."""
+
+
+@triton.jit
+def _scores(table, looked, wanted, p, at, dim, PART: tl.constexpr):
+    """Scores [B, W] of items looked [B, W] with the users' vectors p [B, D], PART columns at a time."""
+    BB: tl.constexpr = looked.shape[0]
+    PARTS: tl.constexpr = looked.shape[1] // PART
+    part = tl.arange(0, PARTS)[None, :, None]
+    ids = tl.reshape(tl.where(wanted, looked, -1), (BB, PARTS, PART))
+    result = tl.zeros((BB, PARTS, PART), tl.float32)
+    for k in tl.static_range(PARTS):
+        these = tl.sum(tl.where(part == k, ids, 0), 1)
+        where = these.to(tl.int64)[:, :, None] * dim + at[None, None, :]
+        q = tl.load(table + where, mask=(these >= 0)[:, :, None] & (at < dim)[None, None, :], other=0.0)
+        result = tl.where(part == k, tl.sum(q * p[:, None, :], 2)[:, None, :], result)
+    return tl.reshape(result, (BB, PARTS * PART))
+
+
+@triton.jit
+def _column(tile, column, m):
+    """Column m of a tile [B, W]."""
+    return tl.sum(tl.where(column == m, tile, 0), 1)
+
+
+@triton.jit
+def _below(scores, ids, s, looked, column, m: tl.constexpr, M: tl.constexpr):
+    """int32 [B, n]: whether each of the scores [B, n] of items ids [n] is at most that of candidate m.
+
+    An item ties with itself by its index, since its two scores may be rounded differently.
+    """
+    if m >= M:
+        return tl.zeros(scores.shape, tl.int32)
+    else:  # noqa: RET505 (Triton must not see both)
+        x, item = _column(s, column, m), _column(looked, column, m)
+        return ((scores <= x[:, None]) | (ids[None, :] == item[:, None])).to(tl.int32)
+
+
+@triton.jit
+def _ranks(
+    across, drawn, s, looked, p, at, column, n_items, pitch,
+    M: tl.constexpr, DRAWS: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    """Rank [B, W] of the M candidates' scores among all items, or among DRAWS items that the batch shares.
+
+    `across` [D, pitch] holds their vectors side by side. Six candidates are counted at a time, three in one
+    integer of which each has ten bits, so that sums over the tile are rare.
+    """
+    SPAN: tl.constexpr = 1023 // CHUNK * CHUNK
+    count = tl.zeros_like(looked)
+    n = DRAWS if DRAWS > 0 else n_items
+    for c in tl.static_range(0, M, 6):
+        for span in range(0, n, SPAN):
+            low = tl.zeros((p.shape[0], CHUNK), tl.int32)
+            high = tl.zeros((p.shape[0], CHUNK), tl.int32)
+            for first in range(span, tl.minimum(span + SPAN, n), CHUNK):
+                place = first + tl.arange(0, CHUNK)
+                ids = tl.load(drawn + place) if DRAWS > 0 else place
+                q = tl.load(across + at[:, None] * pitch + place[None, :])
+                scores = tl.dot(p, q, input_precision="ieee")
+                scores = tl.where((place < n)[None, :], scores, float("inf"))
+                for m in tl.static_range(3):
+                    low += _below(scores, ids, s, looked, column, c + m, M) << (10 * m)
+                    high += _below(scores, ids, s, looked, column, c + 3 + m, M) << (10 * m)
+            for m in tl.static_range(3):
+                count += tl.where(column == c + m, ((tl.sum(low, 1) >> (10 * m)) & 1023)[:, None], 0)
+                count += tl.where(column == c + 3 + m, ((tl.sum(high, 1) >> (10 * m)) & 1023)[:, None], 0)
+    return (1 + count) / (DRAWS + 2.0) if DRAWS > 0 else count / (n_items + 1.0)
+
+
+@triton.jit
+def _gain(s, posterior, observed, unobserved, column, m, M: tl.constexpr, K: tl.constexpr):
+    """Δ⁺·P(TN) - Δ⁻·P(FN) of candidate m, [B]."""
+    negative = (column >= M) & (column < M + K)
+    positive = (column >= M + K) & (column < M + 2 * K)
+    margin = s - _column(s, column, m)[:, None]
+    share = tl.sigmoid(tl.where(negative, margin, -margin))
+    rise = observed * (tl.sum(tl.where(positive, share, 0.0), 1) / K)
+    fall = unobserved * (tl.sum(tl.where(negative, share, 0.0), 1) / K)
+    true = _column(posterior, column, m)
+    return rise * true - fall * (1 - true)
+
+
+@triton.jit
+def _gains(s, posterior, observed, unobserved, column, M: tl.constexpr, K: tl.constexpr):
+    """The gains of the M candidates, in columns 0…M-1; other columns are -inf."""
+    value = tl.full(s.shape, float("-inf"), tl.float32)
+    if M <= 8:
+        for m in tl.static_range(M):
+            gain = _gain(s, posterior, observed, unobserved, column, m, M, K)
+            value = tl.where(column == m, gain[:, None], value)
+    else:
+        for m in range(M):
+            gain = _gain(s, posterior, observed, unobserved, column, m, M, K)
+            value = tl.where(column == m, gain[:, None], value)
+    return value
+
+
+@triton.jit
+def _choose(
+    table, across, drawn, pitch, key, b, start, count, live, p, at, n_items, dim, items, alpha, gamma, prior,
+    CHOICE: tl.constexpr, M: tl.constexpr, K: tl.constexpr, DRAWS: tl.constexpr,
+    W: tl.constexpr, PART: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    """The best of M uniform candidates for each position: by score, or by what it adds to the partial AUC."""
+    width: tl.constexpr = M + 2 * K if CHOICE == AUC else M
+    column = tl.arange(0, W)[None, :]
+    wanted = live[:, None] & (column < width)
+    numbers = uniform(key, b[:, None].to(tl.int64) * width + column)
+    probe = (column >= M + K) & (column < width)
+    left = (n_items - count)[:, None]
+    place = scaled(numbers, tl.where(probe, count[:, None], left)).to(tl.int32)
+    looked = place + count_up_to(items, start[:, None], count[:, None], place, True)
+    if CHOICE == AUC:
+        seen = tl.load(items + start[:, None] + place, mask=wanted & probe, other=0).to(tl.int32)
+        looked = tl.where(probe, seen, looked)
+        tau = tl.load(prior + looked, mask=live[:, None] & (column < M), other=0.5)
+    s = _scores(table, looked, wanted, p, at, dim, PART)
+    if CHOICE == AUC:
+        rank = _ranks(across, drawn, s, looked, p, at, column, n_items, pitch, M, DRAWS, CHUNK)
+        a = tl.load(alpha)
+        true = (a * (1 - rank) + (1 - a) * rank) * tau
+        false = ((1 - a) * (1 - rank) + a * rank) * (1 - tau)
+        harm = tl.load(gamma) * (n_items - count).to(tl.float32)
+        value = _gains(s, true / (true + false), count.to(tl.float32), harm, column, M, K)
+    else:
+        value = tl.where(column < M, s, float("-inf"))
+    winner = tl.argmax(value, 1, tie_break_left=True)
+    return tl.sum(tl.where(column == winner[:, None], looked, 0), 1)
+
+
+@triton.jit
+def _add(gradient, where, value, mask, EXACT: tl.constexpr):
+    """Add to a table of gradients, as integers where the sum must not depend on the order."""
+    if EXACT:
+        tl.atomic_add(gradient + where, (value * GRID).to(tl.int64), mask=mask, sem="relaxed")
+    else:
+        tl.atomic_add(gradient + where, value, mask=mask, sem="relaxed")
+
+
+@triton.jit
+def _leave_sums(
+    parts, block, blocks, u, negative, loss, live, n_items, hot, held, held_at, HELD: tl.constexpr
+):
+    """Sums over this program's positives, for the tally: loss, hot negatives, false negatives, positives."""
+    is_hot = tl.load(hot + negative, mask=live, other=0)
+    tl.store(parts + block, tl.sum(tl.where(live, loss, 0.0)))
+    tl.store(parts + blocks + block, tl.sum((is_hot != 0).to(tl.float32)))
+    if HELD:
+        start = tl.load(held_at + u, mask=live, other=0)
+        count = tl.load(held_at + u + 1, mask=live, other=0) - start
+        wanted = u.to(tl.int64) * n_items + negative
+        passed = count_up_to(held, start, count, wanted, False)
+        last = tl.load(held + start + passed - 1, mask=live & (passed > 0), other=-1)
+        tl.store(parts + 2 * blocks + block, tl.sum((live & (last == wanted)).to(tl.float32)))
+    tl.store(parts + 3 * blocks + block, tl.sum(live.to(tl.float32)))
+
+
+@triton.jit
+def learn(
+    user_table, item_table, user_gradient, item_gradient, order, users, items, own, step_at, taken,
+    across, drawn, indptr, row_items, gaps, mass, before_item, before_pair, choice, begin, left, item_at,
+    alpha, gamma, prior, hot, held, held_at, touched, parts,
+    n_pairs, n_users, n_items, dim, steps, batch, n_groups, blocks, pitch,
+    LAW: tl.constexpr, CHOICE: tl.constexpr, M: tl.constexpr, K: tl.constexpr, DRAWS: tl.constexpr,
+    GROUPS: tl.constexpr, EXACT: tl.constexpr, HELD: tl.constexpr,
+    BB: tl.constexpr, D: tl.constexpr, W: tl.constexpr, PART: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    """BB positives of one replica: their negatives, their loss and their part of the gradients."""
+    block, r = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    step = tl.load(step_at)
+    if (block == 0) & (r == 0):
+        tl.store(taken, tl.load(taken) + 1)  # read by the next kernel only
+    b = block * BB + tl.arange(0, BB)
+    place = step * batch + b
+    live = (b < batch) & (place < n_pairs)
+    size = tl.minimum(n_pairs - step * batch, batch).to(tl.float32)
+    pair = tl.load(order + r * n_pairs + place, mask=live, other=0).to(tl.int64)
+    u = tl.load(users + pair, mask=live, other=0).to(tl.int32)
+    positive = tl.load(items + pair, mask=live, other=0).to(tl.int32)
+    start = tl.load(indptr + u, mask=live, other=0)
+    count = (tl.load(indptr + u + 1, mask=live, other=0) - start).to(tl.int32)
+    own_key = tl.load(own + r * steps + step)
+
+    at = tl.arange(0, D)
+    inside = live[:, None] & (at < dim)[None, :]
+    table = item_table + r * n_items * dim
+    of_user = (r * n_users + u)[:, None] * dim + at[None, :]
+    of_positive = (r * n_items + positive)[:, None] * dim + at[None, :]
+    p = tl.load(user_table + of_user, mask=inside, other=0.0)
+    q_positive = tl.load(item_table + of_positive, mask=inside, other=0.0)
+    if CHOICE == FIXED:
+        negative = draw_fixed(
+            own_key, b, u, start, count, live, n_items, n_groups,
+            gaps, mass, before_item, before_pair, choice, begin, left, item_at, LAW, GROUPS,
+        )  # fmt: skip
+    else:
+        negative = _choose(
+            table, across + r * D * pitch, drawn + r * pitch, pitch, own_key, b, start, count, live, p, at,
+            n_items, dim, row_items, alpha + r, gamma + r, prior + r * n_items,
+            CHOICE, M, K, DRAWS, W, PART, CHUNK,
+        )  # fmt: skip
+    of_negative = (r * n_items + negative)[:, None] * dim + at[None, :]
+    q_negative = tl.load(item_table + of_negative, mask=inside, other=0.0)
+
+    z = tl.sum(p * q_negative, 1) - tl.sum(p * q_positive, 1)
+    loss = tl.maximum(z, 0.0) + tl.log(1 + tl.exp(-tl.abs(z)))
+    slope = (tl.sigmoid(z) / size)[:, None]
+    _add(user_gradient, of_user, slope * (q_negative - q_positive), inside, EXACT)
+    _add(item_gradient, of_positive, -slope * p, inside, EXACT)
+    _add(item_gradient, of_negative, slope * p, inside, EXACT)
+    rows = touched + r * 3 * batch + b
+    tl.store(rows, tl.where(live, u, -1), mask=b < batch)
+    tl.store(rows + batch, tl.where(live, positive, -1), mask=b < batch)
+    tl.store(rows + 2 * batch, tl.where(live, negative, -1), mask=b < batch)
+    _leave_sums(
+        parts + r * 4 * blocks, block, blocks, u, negative, loss, live, n_items, hot, held, held_at, HELD
+    )
