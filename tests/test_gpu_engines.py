@@ -8,7 +8,7 @@ import torch
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders import MF, Encoder, LightGCN
-from evenhand.methods import METHODS
+from evenhand.methods import METHODS, contender
 from evenhand.samplers import AUCSampler, Sampler
 from evenhand.training import Settings
 from evenhand.training.loop import Loop
@@ -30,8 +30,9 @@ def loop(
     method: str | list[Sampler], how: Settings, seeds: list[int], encoder: Encoder | None = None
 ) -> Loop:
     train = log()
-    objective = METHODS[method].objective if isinstance(method, str) else None
-    samplers = [METHODS[method].sampler] * len(seeds) if isinstance(method, str) else method
+    named = contender(method) if isinstance(method, str) else None
+    objective = None if named is None else named.objective
+    samplers = method if isinstance(method, list) else [contender(method).sampler] * len(seeds)
     hot = np.arange(train.n_items) < 10
     held = Interactions.from_pairs([0, 1], [3, 4], n_users=train.n_users, n_items=train.n_items)
     return Loop(

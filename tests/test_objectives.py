@@ -763,7 +763,7 @@ def test_weight_decay_acts_on_tables_but_not_on_heads_and_branches(
     objective: Objective, decays: bool
 ) -> None:
     running = loop(noisy_split().train, objective, [0], MF(dim=4))
-    assert [o.weight_decay > 0 for o in running.optimisers] == [True, decays]
+    assert [o.decay[0] > 0 for o in running.optimisers] == [True, decays]
 
 
 def test_bc_wants_many_negatives_unless_it_finds_them_in_the_batch() -> None:

@@ -4,9 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from evenhand.data.interactions import Interactions
 from evenhand.errors import InputError
 from evenhand.ranking import top_items, topk
 from evenhand.ranking.ids import known_positions
@@ -26,9 +27,25 @@ def brute_force(
     return items, values
 
 
+@pytest.fixture(params=["compiled", "torch"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways to select, whatever else has loaded numba."""
+    monkeypatch.setattr(topk, "_compiled", lambda *_: topk._kernel() if request.param == "compiled" else None)
+    return request.param
+
+
+SAME_FIXTURE = [HealthCheck.function_scoped_fixture]
+
+
+def test_the_compiled_selection_is_there() -> None:
+    assert topk._kernel() is not None
+    assert topk._compiled(2**24, 20) is topk._kernel()
+    assert topk._compiled(2**24, 257) is None
+
+
 @given(seed=st.integers(0, 10_000), k=st.integers(1, 12), exclude=st.booleans(), only=st.booleans())
-@settings(max_examples=60, deadline=None)
-def test_top_items_is_a_full_sort(seed: int, k: int, exclude: bool, only: bool) -> None:
+@settings(max_examples=60, deadline=None, suppress_health_check=SAME_FIXTURE)
+def test_top_items_is_a_full_sort(way: str, seed: int, k: int, exclude: bool, only: bool) -> None:
     g = torch.Generator().manual_seed(seed)
     log = corner_cases(seed=seed % 20)
     user_vectors, item_vectors = torch.randn(9, 4, generator=g), torch.randn(12, 4, generator=g)
@@ -49,7 +66,7 @@ def test_top_items_is_a_full_sort(seed: int, k: int, exclude: bool, only: bool) 
     assert scores.dtype == np.float32
 
 
-def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_do_not_matter(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     g = torch.Generator().manual_seed(0)
     log = corner_cases(n_users=50)
     tables = torch.randn(50, 4, generator=g), torch.randn(12, 4, generator=g)
@@ -68,8 +85,8 @@ def test_k_must_fit_the_catalogue(k: int) -> None:
 
 
 @given(seed=st.integers(0, 10_000), k=st.integers(1, 12), exclude=st.booleans())
-@settings(max_examples=60, deadline=None)
-def test_equal_scores_come_in_the_order_of_the_items(seed: int, k: int, exclude: bool) -> None:
+@settings(max_examples=60, deadline=None, suppress_health_check=SAME_FIXTURE)
+def test_equal_scores_come_in_the_order_of_the_items(way: str, seed: int, k: int, exclude: bool) -> None:
     """Vectors of a few small whole numbers: their scores are exact and full of ties."""
     g = torch.Generator().manual_seed(seed)
     log = corner_cases(seed=seed % 20)
@@ -84,7 +101,34 @@ def test_equal_scores_come_in_the_order_of_the_items(seed: int, k: int, exclude:
     assert scores.tolist() == values
 
 
-def test_a_user_without_a_taste_gets_the_first_items() -> None:
+@given(seed=st.integers(0, 10_000), k=st.sampled_from([1, 20, 256]), levels=st.sampled_from([3, 2**20]))
+@settings(max_examples=20, deadline=None)
+def test_both_ways_agree_on_long_rows(seed: int, k: int, levels: int) -> None:
+    """Rows of many blocks, with few levels (ties everywhere) and with many, and scores that are infinite."""
+    generator = np.random.default_rng(seed)
+    scores = generator.integers(0, levels, (5, 1000)).astype(np.float32)
+    scores[generator.random(scores.shape) < 0.02] = -np.inf
+    scores[0, :990] = -np.inf
+    pairs = np.unique(generator.integers(0, 5 * 1000, 300))
+    log = Interactions.from_pairs(pairs // 1000, pairs % 1000, n_users=5, n_items=1000)
+    found = []
+    for kernel in (topk._kernel(), None):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(topk, "_compiled", lambda *_, kernel=kernel: kernel)
+            patch.setattr(topk, "_WORTH_SHARING", 0)
+            found.append(topk.top_by(lambda u: torch.tensor(scores[u]), 1000, np.arange(5), k, exclude=log))
+    assert np.array_equal(found[0][0], found[1][0])
+    assert np.array_equal(found[0][1], found[1][1])
+
+
+def test_a_score_that_is_no_number_is_never_recommended(way: str) -> None:
+    scores = torch.tensor([[1.0, torch.nan, 3.0, -torch.inf], [torch.nan] * 4])
+    items, values = topk.top_by(lambda u: scores[u].clone(), 4, np.arange(2), 3)
+    assert items.tolist() == [[2, 0, -1], [-1, -1, -1]]
+    assert values[0].tolist() == [3.0, 1.0, -np.inf]
+
+
+def test_a_user_without_a_taste_gets_the_first_items(way: str) -> None:
     items, _ = top_items(torch.zeros(1, 3), torch.randn(5000, 3), np.array([0]), 20)
     assert items.tolist() == [list(range(20))]
 

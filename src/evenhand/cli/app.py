@@ -12,6 +12,7 @@ from evenhand.cli import (
     export,
     methods,
     recommend,
+    reproduce,
     rerank,
     similar,
     train,
@@ -39,6 +40,7 @@ app.command("evaluate")(evaluate.command)
 app.command("audit")(audit.command)
 app.command("methods")(methods.command)
 app.add_typer(data.app, name="data")
+app.add_typer(reproduce.app, name="reproduce")
 
 
 @app.callback(invoke_without_command=True)

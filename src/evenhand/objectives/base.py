@@ -88,6 +88,9 @@ class Loss(nn.Module, ABC):
     def prepare(self, model: Tables) -> None:
         """Called once a step, before the loss, for what is computed for all replicas at once."""
 
+    def finish(self) -> None:
+        """Called once a step, after the gradient, to let go of what `prepare` made."""
+
     @abstractmethod
     def forward(self, batch: Scored) -> Tensor:
         """[r]: the loss of each replica in the batch."""

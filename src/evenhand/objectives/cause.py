@@ -66,6 +66,9 @@ class CausELoss(Loss):
     def prepare(self, model: Tables) -> None:
         self._vectors = model.encode(model.users, self.items)
 
+    def finish(self) -> None:
+        self._vectors = None
+
     def forward(self, batch: Scored) -> Tensor:
         assert self._vectors is not None, "prepare() comes first"
         items = mine(self._vectors.items, batch)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,8 +21,33 @@ from evenhand.errors import InputError
 _CHUNK_SCORES = 2**24
 """Scores held at once: 64 MB, whatever the number of users."""
 
+_WORTH_COMPILING = 2**24
+"""Scores from which on it pays to load the compiled selection, if nothing has loaded numba before."""
+_WORTH_SHARING = 2**22
+"""Scores of a chunk from which on its rows are shared out among threads."""
+_LONGEST_COMPILED = 256
+"""Longer lists are left to torch: the compiled selection keeps its list sorted by moving entries."""
+
 Score = Callable[[np.ndarray], Tensor]
 """Users by index → a new tensor [n, n_items], which the caller may write to."""
+
+
+@dataclass(frozen=True, eq=False)
+class Products:
+    """Scores as inner products of the vectors [n_users, d] and [n_items, d]."""
+
+    user_vectors: Tensor
+    item_vectors: Tensor
+
+    def __call__(self, users: np.ndarray, out: Tensor | None = None) -> Tensor:
+        """Into `out` [n, n_items], where it is given: new memory costs as much as the products."""
+        rows = self.user_vectors[torch.from_numpy(users).to(self.user_vectors.device)]
+        return torch.matmul(rows, self.item_vectors.T, out=out)
+
+
+def by_product(user_vectors: Tensor, item_vectors: Tensor) -> Score:
+    """Scores as inner products of the vectors [n_users, d] and [n_items, d]."""
+    return Products(user_vectors.detach(), item_vectors.detach())
 
 
 def top_by(
@@ -39,18 +70,16 @@ def top_by(
     found = np.empty((len(users), k), dtype=np.int64)
     values = np.empty((len(users), k), dtype=np.float32)
     step = max(1, _CHUNK_SCORES // n_items)
+    kernel = _compiled(len(users) * n_items, k)
+    room = _room(score, min(step, len(users)), n_items)
     for begin in range(0, len(users), step):
         chunk = users[begin : begin + step]
-        scores = score(chunk)
-        if exclude is not None:
-            row, item = map(torch.from_numpy, gather_rows(exclude.indptr, exclude.items, chunk))
-            scores[row.to(scores.device), item.to(scores.device)] = -torch.inf
-        if only is not None:
-            scores[:, ~only.to(scores.device)] = -torch.inf
-        items, best = _top(scores, k)
-        values[begin : begin + step] = best.cpu().numpy()
-        found[begin : begin + step] = items.cpu().numpy()
-    found[np.isneginf(values)] = -1
+        part = found[begin : begin + step], values[begin : begin + step]
+        scores = score(chunk) if room is None else score(chunk, room[: len(chunk)])  # type: ignore[call-arg]
+        if kernel is not None and scores.device.type == "cpu":
+            _select(kernel, scores, chunk, exclude, only, *part)
+        else:
+            _top_masked(scores, chunk, exclude, only, *part)
     return found, values
 
 
@@ -68,13 +97,87 @@ def top_items(
     return top_by(score, len(item_vectors), users, k, exclude=exclude, only=only)
 
 
-def by_product(user_vectors: Tensor, item_vectors: Tensor) -> Score:
-    """Scores as inner products of the vectors [n_users, d] and [n_items, d]."""
+def _room(score: Score, rows: int, n_items: int) -> Tensor | None:
+    """Memory for the scores of one chunk after the other, where the scorer can do without new."""
+    if not isinstance(score, Products):
+        return None
+    return torch.empty(rows, n_items, dtype=score.item_vectors.dtype, device=score.item_vectors.device)
 
-    def score(users: np.ndarray) -> Tensor:
-        return user_vectors[torch.from_numpy(users).to(user_vectors.device)] @ item_vectors.T
 
-    return score
+def _compiled(n_scores: int, k: int) -> Any:
+    """The compiled selection, where it serves and there is enough to do; None leaves it to torch."""
+    enough = n_scores >= _WORTH_COMPILING or "numba" in sys.modules
+    return _kernel() if enough and k <= _LONGEST_COMPILED else None
+
+
+@cache
+def _kernel() -> Any:
+    """None where numba does not work, which training says aloud."""
+    try:
+        from evenhand.ranking.select import select
+
+        nothing = np.empty(0, dtype=np.int32)
+        one = np.zeros((1, 1), dtype=np.float32)
+        select(one, np.zeros(1, np.int64), np.zeros(2, np.int64), nothing, nothing > 0,
+               np.zeros((1, 1), np.int64), one.copy(), 0, 1)  # fmt: skip
+    except Exception:
+        return None
+    return select
+
+
+def _select(
+    kernel: Any,
+    scores: Tensor,
+    users: np.ndarray,
+    exclude: Interactions | None,
+    only: Tensor | None,
+    found: np.ndarray,
+    values: np.ndarray,
+) -> None:
+    """The compiled way, with the rows shared out among threads: a row's list depends on that row alone."""
+    indptr, own = (np.zeros(2, np.int64), np.empty(0, np.int32))
+    if exclude is not None:
+        indptr, own = exclude.indptr, exclude.items
+    allowed = np.empty(0, dtype=bool) if only is None else only.cpu().numpy()
+    rows = scores.detach().contiguous().numpy()
+    whose = np.ascontiguousarray(users, dtype=np.int64)
+    cuts = np.linspace(0, len(users), 1 + _threads(scores.numel())).astype(int).tolist()
+
+    def work(span: tuple[int, int]) -> None:
+        kernel(rows, whose, indptr, own, allowed, found, values, *span)
+
+    spans = list(pairwise(cuts))
+    if len(spans) == 1:
+        work(spans[0])
+        return
+    with ThreadPoolExecutor(len(spans)) as pool:
+        list(pool.map(work, spans))
+
+
+def _threads(n_scores: int) -> int:
+    return torch.get_num_threads() if n_scores >= _WORTH_SHARING else 1
+
+
+def _top_masked(
+    scores: Tensor,
+    users: np.ndarray,
+    exclude: Interactions | None,
+    only: Tensor | None,
+    found: np.ndarray,
+    values: np.ndarray,
+) -> None:
+    """The way in torch, on any device."""
+    if exclude is not None:
+        row, item = map(torch.from_numpy, gather_rows(exclude.indptr, exclude.items, users))
+        scores[row.to(scores.device), item.to(scores.device)] = -torch.inf
+    if only is not None:
+        scores[:, ~only.to(scores.device)] = -torch.inf
+    items, best = _top(scores, found.shape[1])
+    if best.isnan().any():  # a score that is no number is no reason to recommend
+        items, best = _top(scores.nan_to_num_(-torch.inf, torch.inf, -torch.inf), found.shape[1])
+    values[:] = best.cpu().numpy()
+    found[:] = items.cpu().numpy()
+    found[np.isneginf(values)] = -1
 
 
 def _top(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -109,7 +109,7 @@ def train(
     encoder: str | Encoder,
     method: str | Sampler | Sequence[Sampler],
     seeds: int | Sequence[int],
-    settings: Settings | None = None,
+    settings: Settings | Sequence[Settings] | None = None,
     *,
     protocol: ProtocolName = "honest",
     device: str = "auto",
@@ -126,6 +126,9 @@ def train(
     With a folder for `checkpoints`, `resume` goes on from the newest one there: the result is, on a CPU to
     the last bit, that of a run that was never interrupted. `start` are tables to begin with instead of
     random ones (nan rows stay random).
+
+    Settings in a list belong to one replica each and may differ in lr and weight_decay. Where they or the
+    samplers are given so, a seed may come more than once: the same draws under other parameters.
     """
     if not isinstance(split, Split):
         raise InputError(f"training needs a split, not {type(split).__name__}; make one with data.split().")
@@ -134,12 +137,15 @@ def train(
     if max(ks) > split.train.n_items:
         raise InputError(f"k = {max(ks)} is more than the catalogue's {split.train.n_items:,} items.")
     where = resolve_device(device)
-    numbers = seed_numbers(seeds)
+    settings = settings or Settings()
+    alike = isinstance(method, (str, Sampler)) and isinstance(settings, Settings)
+    numbers = seed_numbers(seeds, repeatable=not alike)
     encoder = resolve_encoder(encoder)
     samplers = _resolve_samplers(method, len(numbers))
     if objective is None:
         objective = contender(method).objective if isinstance(method, str) else BPR()
-    settings = (settings or Settings()).under(protocol, encoder)
+    given = [settings] * len(numbers) if isinstance(settings, Settings) else settings
+    each = [one.under(protocol, encoder) for one in given]
     rule = HotRule.parse(hot or protocol)
     hot_mask = rule.mask(split)
 
@@ -150,7 +156,7 @@ def train(
             encoder,
             samplers,
             numbers,
-            settings,
+            each,
             where,
             hot=hot_mask,
             held_out=held_out,
@@ -158,14 +164,15 @@ def train(
         )
     if start is not None:
         loop.start_from(start)
-    selection, evaluator = _select(split, protocol, settings, hot_mask, ks, len(numbers))
+    common = loop.settings
+    selection, evaluator = _select(split, protocol, common, hot_mask, ks, len(numbers))
     identity = {
         "data": {name: fingerprint(part) for name, part in split.parts().items()},
         "encoder": describe_encoder(encoder),
         # A grouping has a number for every item, so the text of a sampler may be long.
         "method": [hashlib.sha256(repr(s).encode()).hexdigest() for s in samplers],
         "objective": repr(objective),
-        "settings": asdict(settings),
+        "settings": asdict(common) if len(set(each)) == 1 else [asdict(one) for one in each],
         "seeds": list(numbers),
         "protocol": [protocol, list(ks), rule.describe()],
         "device": where.type,
@@ -173,21 +180,23 @@ def train(
         "versions": {"evenhand": evenhand.__version__, "torch": str(torch.__version__)},
     }
     saved = Checkpoints(checkpoints, identity) if checkpoints else None
-    with exact_repeats(settings.deterministic), memory_errors_explained():
-        history, seconds, notes = train_epochs(loop, selection, evaluator, settings, saved, resume, on_epoch)
+    with exact_repeats(common.deterministic), memory_errors_explained():
+        history, seconds, notes = train_epochs(loop, selection, evaluator, common, saved, resume, on_epoch)
     chosen = Vectors(*on_cpu(selection.vectors))
     results = _judge(split, selection, chosen, hot_mask, ks)
+    best = int(np.argmax(selection.value))
     model = Model(
         *chosen,
         known=split.consumed,
         seeds=numbers,
-        best=int(np.argmax(selection.value)),
+        best=best,
         info={
             "encoder": describe_encoder(encoder),
-            "method": method if isinstance(method, str) else label_of(samplers[0], objective),
-            "sampler": described(samplers[0]),
+            "method": method if isinstance(method, str) else label_of(samplers[best], objective),
+            "sampler": described(samplers[best]),
             "objective": described(objective),
-            "settings": asdict(settings),
+            "settings": asdict(each[best]),
+            **_differences(samplers, each),
             "protocol": protocol,
             "split": split.description,
             "hot": rule.describe(),
@@ -237,10 +246,10 @@ def refitted(
     ).model
 
 
-def seed_numbers(seeds: int | Sequence[int]) -> tuple[int, ...]:
-    """A number of seeds means 0, 1, 2…"""
+def seed_numbers(seeds: int | Sequence[int], *, repeatable: bool = False) -> tuple[int, ...]:
+    """A number of seeds means 0, 1, 2…; one may be repeated only where replicas differ otherwise."""
     numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
-    if not numbers or len(set(numbers)) != len(numbers):
+    if not numbers or (len(set(numbers)) != len(numbers) and not repeatable):
         raise InputError("seeds must be at least one, and all different.")
     return numbers
 
@@ -280,6 +289,14 @@ def _resolve_samplers(method: str | Sampler | Sequence[Sampler], replicas: int) 
     if len(method) != replicas:
         raise InputError(f"{replicas} seeds need as many samplers, but {len(method)} were given.")
     return list(method)
+
+
+def _differences(samplers: Sequence[Sampler], settings: Sequence[Settings]) -> dict[str, Any]:
+    """What each replica was trained with, where they differ."""
+    pairs = list(zip(samplers, settings, strict=True))
+    if len(set(pairs)) == 1:
+        return {}
+    return {"replicas": [{"sampler": described(one), "settings": asdict(own)} for one, own in pairs]}
 
 
 def _select(

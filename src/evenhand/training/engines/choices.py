@@ -17,6 +17,7 @@ from evenhand.samplers.auc import AVERAGE
 from evenhand.training.engines.draws import (
     free_item,
     free_item_by_weight,
+    free_items,
     group_and_place,
     scaled,
     uniform,
@@ -95,14 +96,16 @@ class Optimal(NamedTuple):
     vectors: np.ndarray
     """float32 [threads, BLOCK, d]"""
     seen: np.ndarray
-    """int64 [threads, BLOCK, width]: candidates, positive probes, negative probes."""
+    """int64 [threads, BLOCK, width]: candidates, negative probes, positive probes."""
+    base: np.ndarray
+    """int64 [threads, width]: where their searches stand."""
     grown: np.ndarray
     """float64 [threads, width]: exp of their scores."""
     won: np.ndarray
     """float64 [R, B]: of a positive's pairs of probes, how many the model has in order."""
 
 
-@njit(error_model="numpy", cache=True, fastmath=FAST)
+@njit(error_model="numpy", cache=True, fastmath=FAST, forceinline=True)
 def dot(users: Any, user: Any, items: Any, item: Any, r: Any) -> Any:
     total = np.float32(0)
     for k in range(users.shape[2]):
@@ -175,7 +178,7 @@ def choose_optimal(
             task // blocks, (task % blocks) * BLOCK, get_thread_id(), size, begin, order, of, users, items,
             negatives, own[task // blocks, step], law.indptr, law.items, law.mass, law.candidates, law.probes,
             law.draws, law.alpha, law.gamma, law.prior, law.beside, law.drawn, law.everything, law.vectors,
-            law.seen, law.grown, law.won,
+            law.seen, law.base, law.grown, law.won,
         )  # fmt: skip
     _follow(law.alpha, law.auto, law.won, size, law.probes)
 
@@ -203,8 +206,8 @@ def _share_sample(beside: Any, drawn: Any, items: Any, r: Any, key: Any) -> None
 def _choose_block(
     r: Any, first: Any, at: Any, size: Any, begin: Any, order: Any, of: Any, users: Any, items: Any,
     negatives: Any, key: Any, indptr: Any, own_items: Any, mass: Any, m: Any, p: Any, draws: Any, alpha: Any,
-    gamma: Any, prior: Any, beside: Any, drawn: Any, everything: Any, vectors: Any, seen: Any, grown: Any,
-    won: Any,
+    gamma: Any, prior: Any, beside: Any, drawn: Any, everything: Any, vectors: Any, seen: Any, base: Any,
+    grown: Any, won: Any,
 ) -> None:  # fmt: skip
     """The negatives of a block of positives of replica r, in the working space of thread `at`."""
     width = m + 2 * p
@@ -213,7 +216,7 @@ def _choose_block(
         user = of[order[r, begin + b]]
         for k in range(users.shape[2]):
             vectors[at, lane, k] = users[r, user, k]
-        _look_at(indptr, own_items, mass[user], m, p, user, key, b * width, seen, at, lane)
+        _look_at(indptr, own_items, mass[user], m, p, user, key, b * width, seen, base, at, lane)
     _score_block(vectors, beside, everything, r, at)
     for lane in range(min(BLOCK, size - first)):
         user = of[order[r, begin + first + lane]]
@@ -222,7 +225,7 @@ def _choose_block(
             grown[at, j] = dot(users, user, items, item, r) if draws else everything[at, lane, item]
         won[r, first + lane] = 0
         for q in range(m, m + p):
-            above, level = grown[at, q] > grown[at, q + p], grown[at, q] == grown[at, q + p]
+            above, level = grown[at, q + p] > grown[at, q], grown[at, q + p] == grown[at, q]
             won[r, first + lane] += 1.0 if above else 0.5 if level else 0.0
         observed = indptr[user + 1] - indptr[user]
         trust = np.float64(min(max(alpha[r], np.float32(0.5)), np.float32(1)))
@@ -238,21 +241,17 @@ def _put_beside(beside: Any, items: Any, r: Any, item: Any, j: Any) -> None:
         beside[r, k, j] = items[r, item, k]
 
 
-@njit(error_model="numpy", cache=True)
+@njit(error_model="numpy", cache=True, forceinline=True)
 def _look_at(
-    indptr: Any, items: Any, mass: Any, m: Any, p: Any, user: Any, key: Any, first: Any, seen: Any, at: Any,
-    lane: Any,
+    indptr: Any, items: Any, mass: Any, m: Any, p: Any, user: Any, key: Any, first: Any, seen: Any,
+    base: Any, at: Any, lane: Any,
 ) -> None:  # fmt: skip
-    """Draw what AUC-NS looks at; in the order of the draws, negative probes come before positive ones."""
-    for j in range(m):
-        seen[at, lane, j] = free_item(indptr, items, user, scaled(uniform(key, first + j), mass))
-    for j in range(p):
-        place = scaled(uniform(key, first + m + j), mass)
-        seen[at, lane, m + p + j] = free_item(indptr, items, user, place)
+    """Draw what AUC-NS looks at: candidates, negative probes, positive probes."""
+    free_items(indptr, items, user, mass, key, first, m + p, seen, base, at, lane)
     start = indptr[user]
     size = indptr[user + 1] - start
-    for j in range(p):
-        seen[at, lane, m + j] = items[start + scaled(uniform(key, first + m + p + j), size)]
+    for j in range(m + p, m + 2 * p):
+        seen[at, lane, j] = items[start + scaled(uniform(key, first + j), size)]
 
 
 @njit(error_model="numpy", cache=True, fastmath=FAST)
@@ -280,7 +279,7 @@ def _score_block(vectors: Any, beside: Any, everything: Any, r: Any, at: Any) ->
                 everything[at, lane, j] += weight * beside[r, dim - 1, j]
 
 
-@njit(error_model="numpy", cache=True, fastmath=FAST)
+@njit(error_model="numpy", cache=True, fastmath=FAST, forceinline=True)
 def _most_gained(
     m: Any, p: Any, draws: Any, alpha: Any, harm: Any, observed: Any, prior: Any, drawn: Any,
     everything: Any, seen: Any, grown: Any, r: Any, at: Any, lane: Any,
@@ -307,9 +306,9 @@ def _most_gained(
         x = math.exp(min(max(grown[at, j], -_LARGEST), _LARGEST))
         rise, fall = 0.0, 0.0
         for q in range(p):
-            rise += x / (x + grown[at, m + q])
+            rise += x / (x + grown[at, m + p + q])
         for q in range(p):
-            fall += grown[at, m + p + q] / (x + grown[at, m + p + q])
+            fall += grown[at, m + q] / (x + grown[at, m + q])
         tau = np.float64(prior[r, item])
         true = (alpha * (1 - rank) + (1 - alpha) * rank) * tau
         false = ((1 - alpha) * (1 - rank) + alpha * rank) * (1 - tau)

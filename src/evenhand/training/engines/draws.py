@@ -16,7 +16,7 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _30, _27, _31, _11, _1 = (np.uint64(n) for n in (30, 27, 31, 11, 1))
 
 
-@njit(error_model="numpy", cache=True)
+@njit(error_model="numpy", cache=True, forceinline=True)
 def uniform(key: Any, position: Any) -> Any:
     """The number in [0, 1) at a position under a key, as `keyed.uniforms` has it."""
     x = key + (np.uint64(position) + _1) * _GOLDEN
@@ -26,7 +26,7 @@ def uniform(key: Any, position: Any) -> Any:
     return np.float64(np.int64(x >> _11)) * 2.0**-53
 
 
-@njit(error_model="numpy", cache=True)
+@njit(error_model="numpy", cache=True, forceinline=True)
 def scaled(number: Any, size: Any) -> Any:
     """floor(number · size), never reaching `size` by rounding."""
     return min(np.int64(number * size), size - 1)
@@ -49,6 +49,31 @@ def free_item(indptr: Any, items: Any, user: Any, place: Any) -> Any:
     if length == 1 and items[base] - (base - start) <= place:
         base += 1
     return place + (base - start)
+
+
+@njit(error_model="numpy", cache=True)
+def free_items(
+    indptr: Any, items: Any, user: Any, mass: Any, key: Any, first: Any, n: Any, found: Any, base: Any,
+    at: Any, lane: Any,
+) -> None:  # fmt: skip
+    """n draws for one user at once, into found[at, lane]: they search the same row, so they go in step."""
+    start = indptr[user]
+    length = indptr[user + 1] - start
+    for j in range(n):
+        found[at, lane, j] = scaled(uniform(key, first + j), mass)
+        base[at, j] = start
+    while length > 1:
+        half = length >> 1
+        for j in range(n):
+            middle = base[at, j] + half - 1
+            base[at, j] += half if items[middle] - (middle - start) <= found[at, lane, j] else 0
+        length -= half
+    for j in range(n):
+        last = base[at, j]
+        passed = last - start
+        if length == 1 and items[last] - passed <= found[at, lane, j]:
+            passed += 1
+        found[at, lane, j] += passed
 
 
 @njit(error_model="numpy", cache=True)

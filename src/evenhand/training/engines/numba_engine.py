@@ -200,6 +200,7 @@ def _optimal(loop: Loop, first: AUCBound) -> Optimal:
         everything=np.empty((threads, BLOCK, n), dtype=np.float32),
         vectors=np.empty((threads, BLOCK, dim), dtype=np.float32),
         seen=np.empty((threads, BLOCK, width), dtype=np.int64),
+        base=np.empty((threads, width), dtype=np.int64),
         grown=np.empty((threads, width)),
         won=np.empty((replicas, min(loop.settings.batch, len(loop.users)))),
     )

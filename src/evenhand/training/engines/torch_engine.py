@@ -43,6 +43,7 @@ class TorchEngine(Engine):
         )
         loss = loop.loss(batch) if users.is_cuda else torch.cat([loop.loss(one) for one in batch.each()])
         loss.sum().backward()
+        loop.loss.finish()
         loop.move(epoch, users, torch.cat([positives.unsqueeze(-1), negatives], dim=-1))
         with torch.no_grad():
             return torch.stack([loss.detach().double(), *self._diagnose(users, negatives)])

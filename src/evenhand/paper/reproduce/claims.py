@@ -1,0 +1,157 @@
+"""What finished results say of the paper's claims, each with the test it rests on.
+
+AUC-NS against every other row: a paired t test over seeds, Holm's adjustment over all rows of one metric and
+k, and the bootstrap over users that was made when the rows were trained. Sweeps: seeds alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evenhand.metrics.statistics import Interval, holm, paired_over_seeds
+from evenhand.paper.reproduce.people import JUDGED, REFERENCE
+from evenhand.paper.reproduce.record import Document
+from evenhand.paper.reproduce.table import title
+
+LEVEL = 0.05
+WANTED = {"precision": 1, "ndcg": 1, "ohr": -1}
+"""The direction that the paper claims for its method."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A question, its answer, and the line that says both."""
+
+    what: str
+    """Which experiment."""
+    holds: bool | None
+    """None where the results cannot tell."""
+    text: str
+
+
+def claims(documents: Mapping[str, Document]) -> list[Claim]:
+    """Every answer that result files give, by file; see `record.documents`."""
+    readers = {"overall": _against_all, "alpha": _inverted_u, "beta": _inverted_u, "gamma": _range_against_k}
+    return [
+        claim for document in documents.values() for claim in readers[document["identity"]["part"]](document)
+    ]
+
+
+def _against_all(document: Document) -> Iterator[Claim]:
+    entries = document["entries"]
+    others = [label for label in entries if label != REFERENCE and not label.startswith(f"{REFERENCE}:")]
+    if REFERENCE not in entries or not others:
+        return
+    for metric in JUDGED:
+        for k in document["identity"]["ks"]:
+            yield from _one_metric(document, others, metric, k)
+
+
+def _one_metric(document: Document, others: list[str], metric: str, k: int) -> Iterator[Claim]:
+    entries, key = document["entries"], f"{metric}@{k}"
+    tests = [over_seeds(entries[REFERENCE], entries[label], key) for label in others]
+    adjusted = holm([np.nan if test is None else test.p for test in tests])
+    users = {(line["name"], line["k"], line["metric"]): line for line in document["over_users"]}
+    seeds = document["identity"]["seeds"]
+    for label, test, p in zip(others, tests, adjusted, strict=True):
+        gap = _mean(entries[REFERENCE], key) - _mean(entries[label], key)
+        line = users.get((label, k, metric))
+        sides = [side for side in (_side(test, p), _side_of_users(line)) if side is not None]
+        wanted = WANTED[metric]
+        holds = None if not sides else all(side == wanted for side in sides)
+        word = {1: "higher", -1: "lower"}.get(sides[0]) if len(set(sides)) == 1 else None
+        verdict = "no test" if not sides else f"{word} beyond chance" if word else "within the uncertainty"
+        told = [] if test is None else [f"over {seeds} seeds {_span(test.low, test.high)}, Holm p {_p(p)}"]
+        told += [] if line is None else [f"over users {_span(line['low'], line['high'])}"]
+        text = f"{key}, {REFERENCE} − {label}: {gap:+.4f} ({'; '.join(told) or 'one seed'}): {verdict}."
+        yield Claim(title(document), holds, text)
+
+
+def _inverted_u(document: Document) -> Iterator[Claim]:
+    """Whether the best value lies inside the range and both ends are worse, beyond chance over seeds."""
+    entries, part = document["entries"], document["identity"]["part"]
+    values = sorted(entries, key=float)
+    if len(values) < 3:
+        return
+    for key, sign in (("precision@5", 1), ("ohr@5", -1)):
+        best = _best(entries, key, sign)
+        ends = [value for value in (values[0], values[-1]) if value != best]
+        tests = [over_seeds(entries[best], entries[end], key) for end in ends]
+        adjusted = holm([np.nan if test is None else test.p for test in tests])
+        worse = [_side(test, p) == sign for test, p in zip(tests, adjusted, strict=True)]
+        known = all(test is not None for test in tests)
+        holds = (len(ends) == 2 and all(worse)) if known else None
+        told = "; ".join(
+            f"{end} {_mean(entries[end], key):.4f} ({'worse, Holm p ' + _p(p) if is_worse else 'no worse'})"
+            for end, is_worse, p in zip(ends, worse, adjusted, strict=True)
+        )
+        shape = "" if holds is None else ": an inverted U" if holds else ": no inverted U"
+        text = f"{key} over {part}: best at {best} ({_mean(entries[best], key):.4f}), ends {told}{shape}."
+        yield Claim(title(document), holds, text)
+
+
+def _range_against_k(document: Document) -> Iterator[Claim]:
+    """Whether longer lists want a larger γ: the best γ of each k, and whether the shortest's is worse there."""
+    entries = document["entries"]
+    values = sorted(entries, key=float)
+    if len(values) < 2:
+        return
+    ks = document["identity"]["ks"]
+    best = {k: _best(entries, f"precision@{k}") for k in ks}
+    short = best[ks[0]]
+    for k in ks[1:]:
+        key = f"precision@{k}"
+        test = over_seeds(entries[best[k]], entries[short], key)
+        larger = float(best[k]) > float(short)
+        holds = None if test is None else larger and _side(test, test.p) == 1
+        gap = _mean(entries[best[k]], key) - _mean(entries[short], key)
+        told = "" if test is None else f" ({_span(test.low, test.high)} over seeds)"
+        text = (
+            f"{key}: best gamma {best[k]}, that of top {ks[0]} is {short}; the former has {gap:+.4f}{told}: "
+            f"{'no test' if holds is None else 'a larger gamma for longer lists' if holds else 'not shown'}."
+        )
+        yield Claim(title(document), holds, text)
+
+
+def over_seeds(mine: dict[str, Any], other: dict[str, Any], key: str) -> Interval | None:
+    """The paired test of two rows; what has one value, whatever the seed, stands for every seed."""
+    sides = [entry["metrics"][key]["values"] for entry in (mine, other)]
+    if any(value is None for side in sides for value in side):
+        return None
+    seeds = max(map(len, sides))
+    a, b = (side * seeds if len(side) == 1 else side for side in sides)
+    return paired_over_seeds(np.array(a), np.array(b))
+
+
+def _best(entries: dict[str, Any], key: str, sign: int = 1) -> str:
+    return max(sorted(entries, key=float), key=lambda value: sign * _mean(entries[value], key))
+
+
+def _mean(entry: dict[str, Any], key: str) -> float:
+    found = entry["metrics"][key]["mean"]
+    return float("nan") if found is None else float(found)
+
+
+def _side(test: Interval | None, p: float) -> int | None:
+    """1 or −1: which way a difference goes beyond chance; 0 if it does not; None without a test."""
+    if test is None:
+        return None
+    return 0 if p > LEVEL else 1 if test.difference > 0 else -1
+
+
+def _side_of_users(line: dict[str, Any] | None) -> int | None:
+    if line is None:
+        return None
+    return 1 if line["low"] > 0 else -1 if line["high"] < 0 else 0
+
+
+def _span(low: float, high: float) -> str:
+    return f"{low:+.4f} to {high:+.4f}"
+
+
+def _p(p: float) -> str:
+    return "< .0001" if p < 1e-4 else f"{p:.4f}".removeprefix("0")
