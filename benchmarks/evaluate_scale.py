@@ -56,6 +56,8 @@ def large(asked: argparse.Namespace) -> None:
 
 
 def small(asked: argparse.Namespace) -> None:
+    import numba  # noqa: F401  as in training
+
     known, truth = log(943, 1682, 76, seed=0), log(943, 1682, 8, seed=1)
     made = vectors(10, 943, 1682, asked.device)
     judge = Evaluator(truth, known, np.arange(1682) < 300, (10,))

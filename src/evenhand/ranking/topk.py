@@ -21,6 +21,8 @@ from evenhand.errors import InputError
 _CHUNK_SCORES = 2**24
 """Scores held at once: 64 MB, whatever the number of users."""
 
+_CACHED_SCORES, _FEWEST_ROWS = 2**19, 64
+"""Products on a CPU come in smaller chunks, which stay in its caches, if these have enough rows."""
 _WORTH_COMPILING = 2**24
 """Scores from which on it pays to load the compiled selection, if nothing has loaded numba before."""
 _WORTH_SHARING = 2**22
@@ -69,7 +71,7 @@ def top_by(
         raise InputError(f"k must lie between 1 and the catalogue's {n_items:,} items, not {k}.")
     found = np.empty((len(users), k), dtype=np.int64)
     values = np.empty((len(users), k), dtype=np.float32)
-    step = max(1, _CHUNK_SCORES // n_items)
+    step = _rows_at_once(score, n_items)
     kernel = _compiled(len(users) * n_items, k)
     room = _room(score, min(step, len(users)), n_items)
     for begin in range(0, len(users), step):
@@ -95,6 +97,13 @@ def top_items(
     """`top_by` inner products."""
     score = by_product(user_vectors, item_vectors)
     return top_by(score, len(item_vectors), users, k, exclude=exclude, only=only)
+
+
+def _rows_at_once(score: Score, n_items: int) -> int:
+    most = max(1, _CHUNK_SCORES // n_items)
+    if not isinstance(score, Products) or score.item_vectors.is_cuda:
+        return most
+    return min(most, max(_FEWEST_ROWS, _CACHED_SCORES // n_items))
 
 
 def _room(score: Score, rows: int, n_items: int) -> Tensor | None:

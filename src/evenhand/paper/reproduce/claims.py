@@ -95,7 +95,7 @@ def _inverted_u(document: Document) -> Iterator[Claim]:
 
 
 def _range_against_k(document: Document) -> Iterator[Claim]:
-    """Whether longer lists want a larger γ: the best γ of each k, and whether the shortest's is worse there."""
+    """Whether longer lists want a larger γ: the best γ of each k, and whether the first is worse there."""
     entries = document["entries"]
     values = sorted(entries, key=float)
     if len(values) < 2:

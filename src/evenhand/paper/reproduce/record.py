@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ WORK = ".work"
 """Beside the files: checkpoints, and the users behind the rows. Not to be kept in a repository."""
 
 Document = dict[str, Any]
+_PLAIN_LIST = re.compile(r"\[[^\[\]{}\"]*\]")
+"""A list of numbers, which is easier to read on one line."""
 
 
 @dataclass
@@ -47,6 +50,7 @@ class Record:
     def write(self) -> None:
         """Whole or not at all."""
         text = json.dumps(self.document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        text = _PLAIN_LIST.sub(lambda found: " ".join(found[0].split()), text)
         try:
             write_whole(self.path, text.encode())
         except OSError as problem:

@@ -15,6 +15,7 @@ from numba.np.ufunc.parallel import get_thread_id
 
 from evenhand.samplers.auc import AVERAGE
 from evenhand.training.engines.draws import (
+    fetch,
     free_item,
     free_item_by_weight,
     free_items,
@@ -25,6 +26,8 @@ from evenhand.training.engines.draws import (
 
 BLOCK = 4
 """Positives whose ranks are found together: their users share each look at the items."""
+_LINE = 16
+"""Numbers that come from memory together."""
 _LARGEST = 300.0
 """Scores beyond this are cut before exp; σ has long been 0 or 1 there."""
 
@@ -217,6 +220,10 @@ def _choose_block(
         for k in range(users.shape[2]):
             vectors[at, lane, k] = users[r, user, k]
         _look_at(indptr, own_items, mass[user], m, p, user, key, b * width, seen, base, at, lane)
+        if draws:
+            for j in range(width):
+                for k in range(0, users.shape[2], _LINE):
+                    fetch(items, r, seen[at, lane, j], k)
     _score_block(vectors, beside, everything, r, at)
     for lane in range(min(BLOCK, size - first)):
         user = of[order[r, begin + first + lane]]

@@ -9,11 +9,31 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _30, _27, _31, _11, _1 = (np.uint64(n) for n in (30, 27, 31, 11, 1))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def fetch(typing: Any, table: Any, r: Any, row: Any, k: Any) -> Any:
+    """Ask the memory for table[r, row, k], to find it near when it is read."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        place = [context.cast(builder, a, t, types.intp) for a, t in zip(arguments[1:], signature.args[1:])]
+        pointer = cgutils.get_item_pointer(context, builder, signature.args[0], array, place)
+        byte, whole = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, whole, whole, whole])
+        ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        builder.call(ask, [builder.bitcast(pointer, byte), whole(0), whole(2), whole(1)])
+        return context.get_dummy_value()
+
+    return types.void(table, r, row, k), generate
 
 
 @njit(error_model="numpy", cache=True, forceinline=True)

@@ -1,0 +1,128 @@
+"""Writes docs/reproduction.md and its charts from the result files of `evenhand reproduce`.
+
+    python scripts/reproduction_page.py [results] [docs/reproduction.md]
+
+Everything on the page is read from the files: run it again whenever they change.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from evenhand.paper.published import cells
+from evenhand.paper.reproduce.claims import Claim, claims
+from evenhand.paper.reproduce.record import Document, documents
+from evenhand.paper.reproduce.request import SWEEPS
+from evenhand.paper.reproduce.table import LEGEND, grids, made_by, title
+
+OPENING = """# The paper's tables, run again
+
+Made by `scripts/reproduction_page.py` from the files in `results/`, which `evenhand reproduce` wrote; each row there has its
+command, seeds, versions, hardware and seconds. How to run a part yourself:
+
+    evenhand reproduce overall --dataset ml-100k --encoder mf --methods rns,auc-ns --seeds 10 --out results
+    evenhand reproduce alpha --seeds 10 --out results
+    evenhand reproduce errors --seeds 10 --out results
+    evenhand reproduce claims --out results
+
+A part that was interrupted goes on with the same command. With `--data-dir`, the folder's `paper_train.csv` and
+`paper_test.csv` are the authors' split; without them a random fifth of the data is the test part.
+"""
+INK, OURS, PAPER = "#333333", "#1f6f8b", "#c0562f"
+LABELS = {"precision": "precision", "ohr": "OHR", "hot_share": "hot negatives", "false_share": "false negatives"}
+
+
+def main(results: str = "results", page: str = "docs/reproduction.md") -> None:
+    found = documents(Path(results))
+    if not found:
+        sys.exit(f"{results} holds no result files of `evenhand reproduce`.")
+    images = Path(page).parent / "images"
+    images.mkdir(parents=True, exist_ok=True)
+    text = "\n".join([OPENING, LEGEND, "", *_answers(found), *_sections(found, images)])
+    Path(page).write_text(text.rstrip() + "\n", encoding="utf-8")
+    print(f"written: {page}")
+
+
+def _answers(found: dict[str, Document]) -> Iterator[str]:
+    yield "## What it says of the claims\n"
+    answers = claims(found)
+    for what in dict.fromkeys(claim.what for claim in answers):
+        of_this = [claim for claim in answers if claim.what == what]
+        yield f"### {what}\n"
+        yield from _table_of_claims(of_this)
+        yield ""
+
+
+def _table_of_claims(answers: list[Claim]) -> Iterator[str]:
+    words = {True: "yes", False: "no", None: "cannot tell"}
+    yield "| as claimed | measured |\n|---|---|"
+    for claim in answers:
+        yield f"| {words[claim.holds]} | {claim.text} |"
+
+
+def _sections(found: dict[str, Document], images: Path) -> Iterator[str]:
+    for name, document in found.items():
+        what = document["identity"]
+        yield f"## {what['part']}: {title(document)}\n"
+        yield f"Split: {what['split']}. File: `{name}.json`.\n"
+        if what["part"] in SWEEPS:
+            picture = images / f"reproduction-{name}.svg"
+            picture.write_text(draw(document), encoding="utf-8")
+            yield f"![ours with its spread over seeds, and the paper's numbers](images/{picture.name})\n"
+        parts = [None, "errors"] if what["part"] == "overall" and 5 in what["ks"] else [None]
+        for part in parts:
+            for grid in grids(document, part):
+                yield grid.markdown() + "\n"
+        yield made_by(document["entries"]) + "\n"
+
+
+def draw(document: Document) -> str:
+    """A panel a metric: ours as a line with its spread over seeds, the paper's printed numbers as points."""
+    part = document["identity"]["part"]
+    rows = list(_points(document, part))
+    panels = [_panel([row for row in rows if row["metric"] == metric], part, metric) for metric in _metrics(rows)]
+    chart = alt.hconcat(*panels).configure(font="sans-serif").configure_view(stroke=None)
+    return vl_convert.vegalite_to_svg(chart.to_dict())
+
+
+def _metrics(rows: list[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(row["metric"] for row in rows))
+
+
+def _points(document: Document, part: str) -> Iterator[dict[str, Any]]:
+    for cell in cells(part):
+        key = f"{cell.metric}@{cell.k}" if cell.k else cell.metric
+        place = {"metric": key, "x": float(cell.setting)}
+        yield place | {"who": "paper", "y": cell.value, "low": cell.value, "high": cell.value}
+        entry = document["entries"].get(cell.setting)
+        if entry is None:
+            continue
+        ours = entry["metrics"][key]
+        spread = ours["std"] or 0.0
+        low, high = ours["mean"] - spread, ours["mean"] + spread
+        yield place | {"who": "ours", "y": ours["mean"], "low": low, "high": high}
+
+
+def _panel(rows: list[dict[str, Any]], part: str, metric: str) -> alt.LayerChart:
+    name, _, k = metric.partition("@")
+    scale = alt.Scale(zero=False) if part == "alpha" else alt.Scale(type="log")
+    x = alt.X("x:Q", title=part, scale=scale, axis=alt.Axis(tickCount=5, format="~g"))
+    y = alt.Y("y:Q", title=LABELS[name] + (f" in the top {k}" if k else ""), scale=alt.Scale(zero=False))
+    colour = alt.Color("who:N", title=None, scale=alt.Scale(domain=["ours", "paper"], range=[OURS, PAPER]))
+    base = alt.Chart(alt.InlineData(values=rows))
+    ours = base.transform_filter("datum.who == 'ours'")
+    return alt.layer(
+        ours.mark_rule(strokeWidth=2).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour),
+        base.mark_line(strokeWidth=1).encode(x=x, y=y, color=colour),
+        base.mark_point(filled=True, size=30).encode(x=x, y=y, color=colour, shape=alt.Shape("who:N", title=None)),
+    ).properties(width=230, height=170)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
