@@ -51,7 +51,7 @@ def large(asked: argparse.Namespace) -> None:
     more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     print(
         f"large: {asked.users:,} of {n_users:,} users × {n_items:,} items, {len(known):,} pairs left out: "
-        f"{seconds:.1f} s on {asked.device}, {torch.get_num_threads()} threads, {more:,.0f} MiB more than before"
+        f"{seconds:.1f} s on {asked.device}, {torch.get_num_threads()} threads, {more:,.0f} MiB more"
     )
 
 

@@ -87,8 +87,8 @@ def main() -> None:
             told = json.loads(done.stdout)
             held, peak = (told[name] / asked.rows for name in ("held", "peak"))
             print(
-                f"{kind}: {asked.rows:,} rows, {told['pairs']:,} pairs in {told['seconds']:.1f} s; the log holds "
-                f"{held:.1f} bytes a row, the peak lies {peak - held:.1f} above; {os.cpu_count()} cores",
+                f"{kind}: {asked.rows:,} rows, {told['pairs']:,} pairs in {told['seconds']:.1f} s; the log "
+                f"holds {held:.1f} bytes a row, the peak {peak - held:.1f} above; {os.cpu_count()} cores",
                 flush=True,
             )
 

@@ -23,19 +23,25 @@ from evenhand.paper.reproduce.table import LEGEND, grids, made_by, title
 
 OPENING = """# The paper's tables, run again
 
-Made by `scripts/reproduction_page.py` from the files in `results/`, which `evenhand reproduce` wrote; each row there has its
-command, seeds, versions, hardware and seconds. How to run a part yourself:
+Made by `scripts/reproduction_page.py` from the files in `results/`, which `evenhand reproduce` wrote; each
+row there has its command, numbers, versions, hardware and seconds. How to run a part yourself:
 
     evenhand reproduce overall --dataset ml-100k --encoder mf --methods rns,auc-ns --seeds 10 --out results
     evenhand reproduce alpha --seeds 10 --out results
     evenhand reproduce errors --seeds 10 --out results
     evenhand reproduce claims --out results
 
-A part that was interrupted goes on with the same command. With `--data-dir`, the folder's `paper_train.csv` and
-`paper_test.csv` are the authors' split; without them a random fifth of the data is the test part.
+A part that was interrupted goes on with the same command. With `--data-dir`, the folder's `paper_train.csv`
+and `paper_test.csv` are the authors' split; without them a random fifth of the data is the test part.
 """
-INK, OURS, PAPER = "#333333", "#1f6f8b", "#c0562f"
-LABELS = {"precision": "precision", "ohr": "OHR", "hot_share": "hot negatives", "false_share": "false negatives"}
+OURS, PAPER = "#1f6f8b", "#c0562f"
+WHO = ["ours", "paper"]
+LABELS = {
+    "precision": "precision",
+    "ohr": "OHR",
+    "hot_share": "hot negatives",
+    "false_share": "false negatives",
+}
 
 
 def main(results: str = "results", page: str = "docs/reproduction.md") -> None:
@@ -55,15 +61,37 @@ def _answers(found: dict[str, Document]) -> Iterator[str]:
     for what in dict.fromkeys(claim.what for claim in answers):
         of_this = [claim for claim in answers if claim.what == what]
         yield f"### {what}\n"
-        yield from _table_of_claims(of_this)
+        yield from _summaries(of_this)
         yield ""
+        yield from _matrix([claim for claim in of_this if claim.other])
 
 
-def _table_of_claims(answers: list[Claim]) -> Iterator[str]:
+def _summaries(answers: list[Claim]) -> Iterator[str]:
     words = {True: "yes", False: "no", None: "cannot tell"}
     yield "| as claimed | measured |\n|---|---|"
     for claim in answers:
-        yield f"| {words[claim.holds]} | {claim.text} |"
+        if not claim.other:
+            yield f"| {words[claim.holds]} | {claim.text} |"
+
+
+def _matrix(answers: list[Claim]) -> Iterator[str]:
+    """AUC-NS minus every other row, bold where the claim holds by both tests."""
+    if not answers:
+        return
+    metrics = list(dict.fromkeys(claim.metric for claim in answers))
+    found = {(claim.other, claim.metric): claim for claim in answers}
+    yield "AUC-NS − the other row; bold where it is better beyond chance over seeds (Holm) and over users:\n"
+    yield f"| against | {' | '.join(metrics)} |\n|{'---|' * (len(metrics) + 1)}"
+    for other in dict.fromkeys(claim.other for claim in answers):
+        yield f"| `{other}` | {' | '.join(_gap(found[other, metric]) for metric in metrics)} |"
+    yield ""
+
+
+def _gap(claim: Claim) -> str:
+    if claim.gap is None:
+        return "–"
+    text = f"{claim.gap:+.4f}".replace("-", "−").replace("0.", ".", 1)
+    return f"**{text}**" if claim.holds else text
 
 
 def _sections(found: dict[str, Document], images: Path) -> Iterator[str]:
@@ -86,7 +114,9 @@ def draw(document: Document) -> str:
     """A panel a metric: ours as a line with its spread over seeds, the paper's printed numbers as points."""
     part = document["identity"]["part"]
     rows = list(_points(document, part))
-    panels = [_panel([row for row in rows if row["metric"] == metric], part, metric) for metric in _metrics(rows)]
+    panels = [
+        _panel([row for row in rows if row["metric"] == metric], part, metric) for metric in _metrics(rows)
+    ]
     chart = alt.hconcat(*panels).configure(font="sans-serif").configure_view(stroke=None)
     return vl_convert.vegalite_to_svg(chart.to_dict())
 
@@ -109,18 +139,22 @@ def _points(document: Document, part: str) -> Iterator[dict[str, Any]]:
         yield place | {"who": "ours", "y": ours["mean"], "low": low, "high": high}
 
 
-def _panel(rows: list[dict[str, Any]], part: str, metric: str) -> alt.LayerChart:
+def _panel(rows: list[dict[str, Any]], part: str, metric: str) -> alt.LayerChart | alt.FacetChart:
     name, _, k = metric.partition("@")
-    scale = alt.Scale(zero=False) if part == "alpha" else alt.Scale(type="log")
-    x = alt.X("x:Q", title=part, scale=scale, axis=alt.Axis(tickCount=5, format="~g"))
+    values = [row["x"] for row in rows]
+    scale = alt.Scale(zero=False, nice=False, domain=[min(values), max(values)], padding=8)
+    if part != "alpha":
+        scale.type = "log"
+    x = alt.X("x:Q", title=part, scale=scale, axis=alt.Axis(tickCount=4, format="~g", grid=False))
     y = alt.Y("y:Q", title=LABELS[name] + (f" in the top {k}" if k else ""), scale=alt.Scale(zero=False))
-    colour = alt.Color("who:N", title=None, scale=alt.Scale(domain=["ours", "paper"], range=[OURS, PAPER]))
+    colour = alt.Color("who:N", title=None, scale=alt.Scale(domain=WHO, range=[OURS, PAPER]))
+    shape = alt.Shape("who:N", title=None, scale=alt.Scale(domain=WHO, range=["circle", "square"]))
     base = alt.Chart(alt.InlineData(values=rows))
     ours = base.transform_filter("datum.who == 'ours'")
     return alt.layer(
         ours.mark_rule(strokeWidth=2).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour),
         base.mark_line(strokeWidth=1).encode(x=x, y=y, color=colour),
-        base.mark_point(filled=True, size=30).encode(x=x, y=y, color=colour, shape=alt.Shape("who:N", title=None)),
+        base.mark_point(filled=True, size=30).encode(x=x, y=y, color=colour, shape=shape),
     ).properties(width=230, height=170)
 
 

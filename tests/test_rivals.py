@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import evenhand as eh
+from evenhand import memory
 from evenhand.data.csr import gather_rows, slices_within
 from evenhand.data.hot import HotRule
 from evenhand.data.interactions import Interactions
@@ -23,7 +24,7 @@ from evenhand.experiments.verdict import verdict
 from evenhand.paper.errors import with_mse
 from evenhand.ranking import item_table
 from evenhand.ranking.recommender import Recommender
-from evenhand.rivals import RIVALS, Rival, als, als_rows, cooccurrence, ease, memory
+from evenhand.rivals import RIVALS, Rival, als, als_rows, cooccurrence, ease
 from evenhand.rivals.als import solved
 from evenhand.rivals.run import RivalFit, challenger, fit_rival
 from evenhand.testing import corner_cases

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from evenhand.data.interactions import Interactions
 from evenhand.data.read import read_interactions
 from evenhand.data.splits import Split, given_split, split_interactions
+from evenhand.data.words import count
 from evenhand.errors import InputError
 
 Pairs = set[tuple[object, object]]
@@ -167,7 +168,7 @@ def test_a_split_is_fixed_for_good() -> None:
 def test_items_only_in_test_are_noted() -> None:
     data = log([(0, 0, 1), (0, 1, 2), (1, 1, 3), (2, 2, 4)])
     split = split_interactions(data, test=0.25, validation=0, how="time")
-    assert split.notes == ("1 items and 1 users of the test part never occur in train; they are kept.",)
+    assert split.notes == ("1 item and 1 user of the test part never occur in train; they are kept.",)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +228,8 @@ def test_given_parts_share_one_sorted_vocabulary(train, test, as_text) -> None:
     repeated = len(set(test) & set(train))
     assert (f"{repeated} test pairs also occur in train; they are left out." in split.notes) == bool(repeated)
     new = [len({row[side] for row in left} - {row[side] for row in train}) for side in (1, 0)]
-    strangers = f"{new[0]} items and {new[1]} users of the test part never occur in train; they are kept."
+    items, users = count(new[0], "item"), count(new[1], "user")
+    strangers = f"{items} and {users} of the test part never occur in train; they are kept."
     assert (strangers in split.notes) == any(new)
 
 
@@ -275,7 +277,7 @@ def test_integers_beside_strings_count_as_strings(tmp_path) -> None:
     assert split.notes == (
         NOTE.format("item", "test"),
         "1 test pairs also occur in train; they are left out.",
-        "1 items and 0 users of the test part never occur in train; they are kept.",
+        "1 item and 0 users of the test part never occur in train; they are kept.",
     )
 
 

@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,11 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.encoders import ENCODERS
 from evenhand.errors import InputError, RunError, StoppedError
-from evenhand.experiments import tune as tuning
 from evenhand.experiments.compare import compare
+from evenhand.experiments.judge import Judge, tuning_split
 from evenhand.experiments.search_space import FIXED, RANGES, Choice, Range, parse_range, search_space
 from evenhand.experiments.setup import Setup
-from evenhand.experiments.tune import TuneResult, tune, tuning_split
+from evenhand.experiments.tune import TuneResult, tune
 from evenhand.methods import METHODS, contender
 from evenhand.rivals import RIVALS
 from evenhand.training import Settings, train
@@ -61,12 +61,15 @@ def hill(monkeypatch: pytest.MonkeyPatch) -> list[Setup]:
     """Trials that cost nothing: best where beta is 0.1 and alpha is 0.9. Holds what was tried."""
     tried: list[Setup] = []
 
-    def height(judge: Any, setup: Setup, seeds: tuple[int, ...]) -> float:
-        tried.append(setup)
+    def height(setup: Setup) -> float:
         values = setup.parameters()
         return float(np.exp(-((np.log10(values["beta"]) + 1) ** 2) - 4 * (values["alpha"] - 0.9) ** 2))
 
-    monkeypatch.setattr(tuning._Judge, "__call__", height)
+    def heights(judge: Judge, setups: Sequence[Setup]) -> list[float]:
+        tried.extend(setups)
+        return [height(setup) for setup in setups]
+
+    monkeypatch.setattr(Judge, "values", heights)
     return tried
 
 
@@ -236,8 +239,8 @@ def test_a_killed_search_goes_on_without_loss_or_repetition(
     before = search(1, journal)  # nothing left to do: shows what was kept
     assert 3 <= len(before.trials) < 50
     trained = []
-    judged = tuning._Judge.__call__
-    monkeypatch.setattr(tuning._Judge, "__call__", lambda *given: trained.append(given) or judged(*given))
+    judged = Judge.values
+    monkeypatch.setattr(Judge, "values", lambda *given: trained.append(given) or judged(*given))
     more = len(before.trials) + 3
     after = search(more, journal)
     assert len(trained) == 3
@@ -262,17 +265,17 @@ def test_a_half_written_line_and_a_lock_left_behind_do_no_harm(
 def test_a_stopped_search_says_how_to_go_on(
     split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hill: list[Setup]
 ) -> None:
-    whole, judged = told(tune(split, trials=4)), tuning._Judge.__call__
+    whole, judged = told(tune(split, trials=4)), Judge.values
 
-    def interrupted(*given: Any) -> float:
+    def interrupted(*given: Any) -> list[float]:
         if len(hill) == 4 + 2:
             raise KeyboardInterrupt
         return judged(*given)
 
-    monkeypatch.setattr(tuning._Judge, "__call__", interrupted)
+    monkeypatch.setattr(Judge, "values", interrupted)
     with pytest.raises(StoppedError, match=r"after 2 of 4 trials; run the same command again"):
         tune(split, trials=4, storage=tmp_path / "trials.log")
-    monkeypatch.setattr(tuning._Judge, "__call__", judged)
+    monkeypatch.setattr(Judge, "values", judged)
     assert told(tune(split, trials=4, storage=tmp_path / "trials.log")) == whole
 
 
@@ -380,6 +383,7 @@ def test_compare_with_tune_reports_what_was_chosen(log: Path, tmp_path: Path) ->
         (("--method", "auc-ns:beta=0.1", "--fix", "beta=0.2"), "given twice"),
         (("--method", "popular"), "no parameter left to tune"),
         (("--trials", "0"), "from 1 on"),
+        (("--side-by-side", "0"), "from 1 on, or auto"),
         (("--metric", "ohr@10"), "unknown metric"),
         (("--metric", "ndcg"), "name@k"),
         (("--storage", "sqlite:////nowhere/at/all.db"), "cannot be kept"),

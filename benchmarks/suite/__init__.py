@@ -1,1 +1,1 @@
-"""The parts of `make bench`; `benchmarks/bench.py` runs them and `benchmarks/README.md` says what they mean."""
+"""The parts of `make bench`. `bench.py` runs them; `README.md` says what their numbers mean."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,11 @@ class Data:
     split: Split
     words: str
 
+    def shortened(self, step: int = 16) -> Data:
+        """Every so many-th pair of train, to see that things work."""
+        few = self.split.train.take(np.arange(len(self.split.train)) % step == 0)
+        return Data(replace(self.split, train=few), f"{self.words}, shortened")
+
     def hot(self, rule: str) -> np.ndarray:
         """bool [n_items]: the popular items by the rule of a protocol."""
         return HotRule.parse(rule).mask(self.split)
@@ -37,6 +42,10 @@ def folder(asked: str | None) -> Path | None:
     if not found.is_dir():
         raise SystemExit(f"{found} is no folder; give the one with u.data or {' and '.join(PAPER_FILES)}.")
     return found
+
+
+def demo() -> Data:
+    return Data(eh.load_split("demo"), "demo")
 
 
 def paper_split(place: Path | None) -> Data:

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from suite.report import Section
-from suite.turns import filled, in_turns, ratio
 
 import evenhand as eh
-from evenhand.data.hot import HotRule
 from evenhand.encoders import Encoder
 from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Objective, Reg
 from evenhand.samplers import UniformSampler
 from evenhand.training.loop import Loop
+from suite.data import Data
+from suite.report import Section
+from suite.turns import filled, in_turns, ratio
 
 OBJECTIVES: dict[str, tuple[Objective, int | None]] = {
     "bpr": (BPR(), None),
@@ -33,9 +33,8 @@ OBJECTIVES: dict[str, tuple[Objective, int | None]] = {
 }
 
 
-def measure(rounds: int, at_least: float) -> Section:
-    split = eh.load_split("demo")
-    hot = HotRule().mask(split)
+def measure(data: Data, rounds: int, at_least: float) -> Section:
+    split, hot = data.split, data.hot("honest")
     encoders: dict[str, Encoder] = {"MF": eh.MF(dim=64), "LightGCN": eh.LightGCN(dim=64)}
 
     def step(objective: Objective, negatives: int | None, encoder: Encoder) -> Callable[[], float]:
@@ -50,8 +49,8 @@ def measure(rounds: int, at_least: float) -> Section:
     section = Section(
         "objectives",
         "A step of each objective against BPR",
-        f"demo: {len(split.train):,} pairs, {split.n_items:,} items; d 64, batch 1024, one replica, uniform negatives, "
-        "plain engine for all",
+        f"{data.words}: {len(split.train):,} pairs, {split.n_items:,} items; d 64, batch 1024, one replica, "
+        "uniform negatives, plain engine for all",
         unit="ms",
         scale=1000,
     )

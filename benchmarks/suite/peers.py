@@ -31,7 +31,7 @@ class Peer:
         # Its BLAS would otherwise start threads within its own threads.
         alone = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"} if "implicit" in script else {}
         threads = {"OMP_NUM_THREADS": str(asked["threads"]), "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}
-        self._complaints = tempfile.TemporaryFile("w+")
+        self._complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed on exit)
         self._process = subprocess.Popen(
             [python, SCRIPTS / script, json.dumps(asked)],
             stdin=subprocess.PIPE,
@@ -79,7 +79,7 @@ class Peer:
 def started(
     python: Path, asked: dict[str, tuple[str, dict[str, Any]]], split: Split
 ) -> Iterator[tuple[dict[str, Peer], dict[str, str]]]:
-    """The peers that answer, by name, and the reasons of those that do not. `asked`: name → script, values."""
+    """The peers that answer, by name, and the reasons of those that do not; `asked` has script and values."""
     if not python.exists():
         yield {}, dict.fromkeys(asked, MISSING)
         return
@@ -100,6 +100,6 @@ def started(
 
 def write_pairs(path: Path, split: Split) -> None:
     parts = {"train": split.train, "test": split.test}
-    named = {f"{name}_users": part.users for name, part in parts.items()}
+    named: dict[str, Any] = {f"{name}_users": part.users for name, part in parts.items()}
     named |= {f"{name}_items": part.items for name, part in parts.items()}
     np.savez(path, shape=[split.n_users, split.n_items], **named)

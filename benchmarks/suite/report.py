@@ -29,7 +29,9 @@ class Section:
     notes: list[str] = field(default_factory=list)
 
     def text(self) -> str:
-        wide = max([34, *map(len, self.times), *(len(one.text) for one in self.ratios), *map(len, self.facts)])
+        wide = max(
+            [34, *map(len, self.times), *(len(one.text) for one in self.ratios), *map(len, self.facts)]
+        )
         lines = [f"\n{self.title}", f"  {self.about}"]
         if self.times:
             lines.append(f"  {'':{wide}} {'best, ' + self.unit:>12}   rounds")
@@ -57,7 +59,7 @@ class Section:
         }
 
 
-def machine(threads: int, peers: Mapping[str, str]) -> dict[str, Any]:
+def machine(threads: int) -> dict[str, Any]:
     """Everything that a reader needs to judge a number: processor, threads, versions, and how busy it was."""
     import numba
     import numpy as np
@@ -76,7 +78,6 @@ def machine(threads: int, peers: Mapping[str, str]) -> dict[str, Any]:
             "torch": str(torch.__version__),
             "numba": numba.__version__,
             "numpy": np.__version__,
-            **peers,
         },
     }
 
@@ -102,6 +103,10 @@ def _number(value: float) -> str:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {one}" for name, one in value.items())
+    if isinstance(value, list):
+        return "  ".join(map(_shown, value))
     if isinstance(value, float):
         return f"{value:.4f}" if abs(value) < 10 else f"{value:,.1f}"
     return f"{value:,}" if isinstance(value, int) else str(value)

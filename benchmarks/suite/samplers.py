@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from suite.report import Section
-from suite.turns import filled, in_turns, ratio
 
 import evenhand as eh
-from evenhand.data.hot import HotRule
 from evenhand.methods import contender
 from evenhand.training.loop import Loop
+from suite.data import Data
+from suite.report import Section
+from suite.turns import filled, in_turns, ratio
 
 NAMES = ("rns", "pns", "fairstatic", "dns", "auc-ns:ecdf=64", "auc-ns")
 
 
-def measure(rounds: int, at_least: float) -> Section:
-    split = eh.load_split("demo")
-    hot = HotRule().mask(split)
+def measure(data: Data, rounds: int, at_least: float) -> Section:
+    split, hot = data.split, data.hot("honest")
 
     def epoch(name: str, replicas: int) -> Callable[[], float]:
         samplers = [contender(name).sampler] * replicas
@@ -30,7 +29,8 @@ def measure(rounds: int, at_least: float) -> Section:
     section = Section(
         "samplers",
         "An epoch with each sampler against random negatives",
-        f"demo: {len(split.train):,} pairs, {split.n_items:,} items; MF d 64, batch 1024; R replicas side by side",
+        f"{data.words}: {len(split.train):,} pairs, {split.n_items:,} items; MF d 64, batch 1024; "
+        "R replicas side by side",
     )
     both = {f"{name}, R = {replicas}": epoch(name, replicas) for replicas in (1, 3) for name in NAMES}
     section.times = in_turns(both, rounds)

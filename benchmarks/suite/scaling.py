@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from suite.report import Section
-from suite.turns import filled, in_turns, ratio
 
 import evenhand as eh
 from evenhand.data.hot import hot_items
 from evenhand.data.simulate import simulate_log
 from evenhand.training.loop import Loop
+from suite.report import Section
+from suite.turns import filled, in_turns, ratio
 
 SIZES = (10_000, 100_000, 1_000_000)
 BATCH, DIM = 4096, 64
@@ -21,8 +21,8 @@ def measure(rounds: int, at_least: float, users: int = 100_000, pairs: int = 1_0
     section = Section(
         "scaling",
         "A positive as the catalogue grows",
-        f"{users:,} users, {pairs:,} simulated long-tailed pairs before repeats collapse; MF d {DIM}, batch {BATCH:,}, "
-        "auc-ns ecdf=64, sparse updates, one replica",
+        f"{users:,} users, {pairs:,} simulated long-tailed pairs before repeats collapse; MF d {DIM}, "
+        f"batch {BATCH:,}, auc-ns ecdf=64, sparse updates, one replica",
         unit="ns",
         scale=1e9,
     )
@@ -44,6 +44,6 @@ def measure(rounds: int, at_least: float, users: int = 100_000, pairs: int = 1_0
         for name in list(names.values())[1:]
     ]
     section.notes = [
-        "the work of a positive does not grow with the catalogue; what grows is the tables, which leave the caches"
+        "the work of a positive stays the same; what grows is the tables, which leave the caches"
     ]
     return section

@@ -37,7 +37,7 @@ def ratio(text: str, slow: Timing, fast: Timing) -> Ratio:
 
 
 def in_turns(contenders: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, Timing]:
-    """Call each once to warm up (and to compile), then A, B, …, A, B, …; each call returns its own seconds."""
+    """Call each once to warm up and compile, then A, B, …, A, B, …; each call returns its own seconds."""
     for run in contenders.values():
         run()
     took = [{name: run() for name, run in contenders.items()} for _ in range(rounds)]

@@ -39,11 +39,12 @@ def command(
     force: opt.Force = False,
     resume: opt.Resume = False,
     json: opt.Json = False,
+    explain: opt.Explain = False,
     data_dir: opt.DataDir = None,
 ) -> None:
     """Train several methods alike and compare their accuracy and popularity bias."""
     from evenhand.cli import show
-    from evenhand.cli.plan import make_plan
+    from evenhand.cli.plan import make_plan, say
     from evenhand.cli.searching import flags_given
     from evenhand.experiments.compare import compare
     from evenhand.experiments.output import run_folder, write_comparison
@@ -66,6 +67,8 @@ def command(
         force=force,
         resume=resume,
     )
+    if explain:
+        say(plan, training, hot, json)
     with (
         run_folder(plan.folder, force, resume) as checkpoints,
         contender_bars(len(plan.contenders) * (2 if tune else 1)) as progress,

@@ -126,6 +126,8 @@ def make_settings(training: Training, sampling: Sampling, protocol: ProtocolName
         raise InputError(f"--seeds takes a number of seeds from 1 on, not {training.seeds}.")
     if training.patience is not None and protocol == "paper":
         raise InputError("--patience belongs to the honest protocol; the paper's trains all epochs.")
+    if training.eval_users is not None and protocol == "paper":
+        raise InputError("--eval-users belongs to the honest protocol; the paper's judges all users.")
     if sampling.sampler_scores is not None and training.encoder != "lightgcn":
         raise InputError(f"--sampler-scores belongs to lightgcn, not to {training.encoder}.")
     milestones = training.milestones
@@ -137,6 +139,9 @@ def make_settings(training: Training, sampling: Sampling, protocol: ProtocolName
             weight_decay=training.weight_decay,
             milestones=None if milestones is None else integers(milestones, "--milestones"),
             patience=training.patience,
+            eval_users=training.eval_users,
+            updates=training.updates,
+            engine=training.engine,
             deterministic=training.deterministic,
             sampler_scores=sampling.sampler_scores,
         )

@@ -19,6 +19,9 @@ DataDir = Annotated[str | None, _option("Where to look for a named dataset first
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the interrupted run in --out.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Force = Annotated[bool, typer.Option("--force", help="Write into a folder that already holds files.")]
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Say first what will be done: engine, memory, ranks, protocol.")
+]
 Ks = Annotated[str, typer.Option("--k", help="List lengths, separated by commas.")]
 Hot = Annotated[
     str | None,
@@ -80,6 +83,13 @@ class Training:
         str | None, _option("Epochs after which the rate falls to a tenth: 20,60,80.", "Training")
     ] = None
     patience: Annotated[int | None, _option("Epochs without a better validation NDCG.", "Training")] = None
+    eval_users: Annotated[
+        int | None, _option("Judge each epoch on so many validation users; test takes all.", "Training")
+    ] = None
+    updates: Annotated[str | None, _option("Which rows a step moves: auto, dense or sparse.", "Training")] = (
+        None
+    )
+    engine: Annotated[str | None, _option("auto, or torch: the plain one.", "Training")] = None
     device: Annotated[str, _option("auto, cpu or cuda.", "Training")] = "auto"
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="On a GPU, repeat to the bit.", rich_help_panel="Training")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -78,6 +79,23 @@ def make_plan(
         folder,
         data_record(data, source.files, reading, splitting, groups=sampling.groups),
     )
+
+
+def say(plan: Plan, training: Training, hot: str | None, json: bool) -> None:
+    """What `--explain` prints, before the first epoch; beside a JSON document it goes to stderr."""
+    from evenhand.experiments.explain import explained
+
+    for line in explained(
+        plan.source.split,
+        plan.contenders,
+        plan.encoder,
+        training.seeds,
+        plan.settings,
+        protocol=plan.protocol,
+        hot=hot,
+        device=training.device,
+    ):
+        print(line, file=sys.stderr if json else sys.stdout, flush=True)
 
 
 def with_sampler(methods: Sequence[str], sampling: Sampling) -> tuple[list[str], Sampling]:

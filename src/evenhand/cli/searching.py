@@ -14,6 +14,7 @@ from evenhand.errors import InputError, unknown
 if TYPE_CHECKING:
     from evenhand.experiments.search_space import Space
     from evenhand.experiments.setup import Setup
+    from evenhand.experiments.side_by_side import SideBySide
 
 JOURNAL = "trials.log"
 _OWN = (JOURNAL, "best.json", "trials.parquet")
@@ -57,6 +58,15 @@ def searched_ranges(setup: Setup, texts: Sequence[str]) -> Space:
             raise InputError(f"--range {name} is given twice; leave one out.")
         found[name] = span
     return found
+
+
+def trials_at_once(text: str) -> SideBySide:
+    """What `--side-by-side` asks for."""
+    if text == "auto":
+        return "auto"
+    if not text.isdecimal() or int(text) < 1:
+        raise InputError(f"--side-by-side takes a number from 1 on, or auto, not '{text}'.")
+    return int(text)
 
 
 @contextmanager

@@ -41,13 +41,14 @@ def command(
     force: opt.Force = False,
     resume: opt.Resume = False,
     json: opt.Json = False,
+    explain: opt.Explain = False,
     data_dir: opt.DataDir = None,
 ) -> None:
     """Train one method, or fit one rival, and save the model."""
     from dataclasses import replace
 
     from evenhand.cli import show
-    from evenhand.cli.plan import make_plan
+    from evenhand.cli.plan import make_plan, say
     from evenhand.experiments.compare import rows_of
     from evenhand.experiments.entrants import entrant
     from evenhand.experiments.output import run_folder
@@ -68,6 +69,8 @@ def command(
         force=force,
         resume=resume,
     )
+    if explain:
+        say(plan, training, hot, json)
     (one,) = plan.contenders
     with run_folder(plan.folder, force, resume) as checkpoints:
         if isinstance(one, Challenger):

@@ -49,6 +49,9 @@ def command(
     ] = None,
     study: Annotated[str | None, typer.Option(help="Name of the search there, else the method.")] = None,
     search_seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
+    side_by_side: Annotated[
+        str, typer.Option(help="Trials to ask for at once, which train together where they can; or auto.")
+    ] = "auto",
     force: opt.Force = False,
     json: opt.Json = False,
     data_dir: opt.DataDir = None,
@@ -56,7 +59,7 @@ def command(
     """Search the parameters of one method on validation; a search that was interrupted goes on."""
     from evenhand.cli import show
     from evenhand.cli.plan import make_plan
-    from evenhand.cli.searching import fixed_values, search_folder, searched_ranges
+    from evenhand.cli.searching import fixed_values, search_folder, searched_ranges, trials_at_once
     from evenhand.experiments.output import write_search
     from evenhand.experiments.setup import Setup
     from evenhand.experiments.tune import tune
@@ -96,6 +99,7 @@ def command(
             study=study,
             seed=search_seed,
             device=training.device,
+            side_by_side=trials_at_once(side_by_side),
             on_trial=on_trial,
         )
     write_search(result, journal.parent, {"data": plan.data, "protocol": plan.protocol})
@@ -109,6 +113,7 @@ def _print(result: TuneResult, data: str, out: str) -> None:
     import shlex
 
     from evenhand.cli import show
+    from evenhand.data.words import count
 
     screen = show.console()
     headings = ["trial", f"{result.metric} ↑", *result.space]
@@ -121,7 +126,7 @@ def _print(result: TuneResult, data: str, out: str) -> None:
     default = result.trials[0].value
     show.print_sentence(
         screen,
-        f"\nBest of {len(result.trials)} trials on validation: {result.metric} {result.value:.4f}, "
+        f"\nBest of {count(len(result.trials), 'trial')} on validation: {result.metric} {result.value:.4f}, "
         f"with the defaults {default:.4f} (trial 1).",
     )
     flags = " ".join(f"{name} {shlex.quote(str(value))}" for name, value in result.flags.items())

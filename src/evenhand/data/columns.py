@@ -6,7 +6,7 @@ Text files, parquet files and frames meet here, so that ids and numbers are made
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from evenhand.data.codes import Codes
 from evenhand.errors import InputError
 
 
@@ -33,9 +34,12 @@ class Loaded:
     """Any source as one table whose columns are named by role, not yet cleaned."""
 
     label: str
+    codes: dict[str, Codes]
+    """role → ids, for the columns of ids."""
     table: pa.Table
+    """The other columns."""
     names: dict[str, str]
-    """role → what the source calls it, for messages."""
+    """role → what the source calls it, for messages; in the order of the columns asked for."""
     place: Callable[[int], str]
     """row (from 0) → where a person finds it: 'line 17' or 'row 16'."""
     is_text: bool = False
@@ -43,6 +47,27 @@ class Loaded:
 
     def called(self, role: str) -> str:
         return f"column '{self.names[role]}' of {self.label}"
+
+    def __len__(self) -> int:
+        return max([self.table.num_rows, *map(len, self.codes.values())])
+
+
+def gather(
+    batches: Iterable[pa.RecordBatch], chosen: dict[str, int], columns: Sequence[Column]
+) -> tuple[dict[str, Codes], pa.Table]:
+    """Take the chosen columns out of one batch after the other: ids as codes, the rest as it is."""
+    ids = {column.role for column in columns if column.kind == "id"} & set(chosen)
+    codes = {role: Codes() for role in chosen if role in ids}
+    others: dict[str, list[pa.Array]] = {role: [] for role in chosen if role not in ids}
+    for batch in batches:
+        for role, place in chosen.items():
+            if role in ids:
+                codes[role].add(batch.column(place))
+            else:
+                others[role].append(batch.column(place))
+    # Without a batch there are no rows, which is told before anyone asks for a type.
+    table = pa.table({role: pa.chunked_array(parts or [pa.array([])]) for role, parts in others.items()})
+    return codes, table
 
 
 def source_label(source: Any) -> str:

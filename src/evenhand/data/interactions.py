@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from evenhand.data.pairs import Pairs, collect, keys_instead, pair_keys
+from evenhand.data.words import count
 from evenhand.errors import InputError
 
 if TYPE_CHECKING:
@@ -88,36 +90,49 @@ class Interactions:
         A missing timestamp (NaN) counts as the earliest. Without `user_ids` and `item_ids` the indices are
         the ids; `n_users`, `n_items` widen the vocabulary.
         """
-        users = np.asarray(users, dtype=np.int64).ravel()
-        items = np.asarray(items, dtype=np.int64).ravel()
+        users, items = (_indices(side) for side in (users, items))
         if users.shape != items.shape:
             raise InputError(f"users and items differ in length: {len(users)} and {len(items)}.")
         n_users = _vocabulary_size("user", users, user_ids, n_users)
         n_items = _vocabulary_size("item", items, item_ids, n_items)
-        if n_users * n_items >= 2**62:
-            raise InputError(f"{n_users:,} users × {n_items:,} items are more than evenhand can index.")
+        _check_size(n_users, n_items)
+        pairs = collect(
+            pair_keys(users, items, n_items),
+            n_users,
+            n_items,
+            None if ratings is None else np.asarray(ratings),
+            None if timestamps is None else np.asarray(timestamps, dtype=np.float64),
+        )
+        return Interactions._of(
+            pairs,
+            pa.array(np.arange(n_users)) if user_ids is None else user_ids,
+            pa.array(np.arange(n_items)) if item_ids is None else item_ids,
+            notes,
+        )
 
-        key = users * max(n_items, 1) + items
-        when = None if timestamps is None else np.asarray(timestamps, dtype=np.float64)
-        # By itself numpy sorts NaN last, which would let a missing time win over every known one.
-        by_time = () if when is None else (when, ~np.isnan(when))
-        order = np.lexsort((*by_time, key))
-        sorted_key = key[order]
-        last = np.ones(len(key), dtype=bool)
-        last[:-1] = sorted_key[1:] != sorted_key[:-1]
-        keep = order[last]
-        collapsed = len(key) - len(keep)
-        if collapsed:
-            notes = (*notes, f"{collapsed:,} repeated pairs were collapsed into one each.")
-        counts = np.bincount(users[keep], minlength=n_users)
+    @staticmethod
+    def from_codes(
+        users: np.ndarray,
+        items: np.ndarray,
+        user_ids: pa.Array,
+        item_ids: pa.Array,
+        *,
+        ratings: np.ndarray | None = None,
+        timestamps: np.ndarray | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> Interactions:
+        """`from_pairs` for large files: `users` and `items` must own their memory, and are emptied."""
+        _check_size(len(user_ids), len(item_ids))
+        key = keys_instead(users, items, len(item_ids))
+        pairs = collect(key, len(user_ids), len(item_ids), ratings, timestamps)
+        return Interactions._of(pairs, user_ids, item_ids, notes)
+
+    @staticmethod
+    def _of(pairs: Pairs, user_ids: pa.Array, item_ids: pa.Array, notes: tuple[str, ...]) -> Interactions:
+        if pairs.collapsed:
+            notes = (*notes, f"{pairs.collapsed:,} repeated pairs were collapsed into one each.")
         return Interactions(
-            user_ids=pa.array(np.arange(n_users)) if user_ids is None else user_ids,
-            item_ids=pa.array(np.arange(n_items)) if item_ids is None else item_ids,
-            indptr=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-            items=items[keep].astype(np.int32),
-            ratings=None if ratings is None else np.asarray(ratings, dtype=np.float32)[keep],
-            timestamps=None if when is None else when[keep],
-            notes=notes,
+            user_ids, item_ids, pairs.indptr, pairs.items, pairs.ratings, pairs.timestamps, notes
         )
 
     def split(
@@ -140,7 +155,8 @@ class Interactions:
         return len(self.items)
 
     def __repr__(self) -> str:
-        return f"Interactions({self.n_users:,} users × {self.n_items:,} items, {len(self):,} pairs)"
+        size = f"{count(self.n_users, 'user')} × {count(self.n_items, 'item')}"
+        return f"Interactions({size}, {count(len(self), 'pair')})"
 
     @property
     def n_users(self) -> int:
@@ -227,6 +243,17 @@ class Interactions:
 
     def with_notes(self, *notes: str) -> Interactions:
         return replace(self, notes=(*self.notes, *notes))
+
+
+def _indices(values: Any) -> np.ndarray:
+    """Whole numbers of any kind as they are, anything else as int64."""
+    found = np.asarray(values).ravel()
+    return found if found.dtype in (np.int32, np.int64) else found.astype(np.int64)
+
+
+def _check_size(n_users: int, n_items: int) -> None:
+    if n_users * n_items >= 2**62:
+        raise InputError(f"{n_users:,} users × {n_items:,} items are more than evenhand can index.")
 
 
 def _vocabulary_size(kind: str, indices: np.ndarray, ids: pa.Array | None, size: int | None) -> int:

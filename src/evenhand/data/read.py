@@ -7,16 +7,24 @@ nobody has to read a traceback to learn that line 17 lacks an item.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from evenhand.data.columns import Column, Loaded, first_line_of, is_string, pick, source_label, to_text
+from evenhand.data.columns import (
+    Column,
+    Loaded,
+    first_line_of,
+    gather,
+    pick,
+    source_label,
+    to_text,
+)
 from evenhand.data.dialect import TEXT_ENDINGS, open_text, text_ending
-from evenhand.data.ids import codes_and_ids, encode_ids
+from evenhand.data.ids import compacted, encode_ids
 from evenhand.data.interactions import Interactions
 from evenhand.data.numbers import to_numbers
 from evenhand.data.text import load_text
@@ -26,6 +34,8 @@ __all__ = ["Column", "read_columns", "read_interactions", "source_label"]
 
 PARQUET_ENDINGS = (".parquet", ".pq")
 JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
+_ROWS, _BUFFER = 2**17, 2**20
+"""Rows of a parquet file that are decoded at once, and bytes of a column that are read at once."""
 
 
 def read_interactions(
@@ -44,31 +54,33 @@ def read_interactions(
     `min_rating` acts as if the rows below it (or without a rating) were not in the source, so users and
     items that have only such rows leave the vocabulary too.
     """
-    table = read_columns(
-        source,
-        [
-            Column("user", "id", user),
-            Column("item", "id", item),
-            Column("rating", "number", rating),
-            Column("timestamp", "time", timestamp),
-        ],
-        header=header,
-    )
+    columns = [
+        Column("user", "id", user),
+        Column("item", "id", item),
+        Column("rating", "number", rating),
+        Column("timestamp", "time", timestamp),
+    ]
+    loaded = _load(source, columns, header)
+    users, user_ids = encode_ids(loaded, "user")
+    items, item_ids = encode_ids(loaded, "item")
+    ratings = _numbers(loaded, "rating", "number")
+    timestamps = _numbers(loaded, "timestamp", "time")
     notes: tuple[str, ...] = ()
     if min_rating is not None:
-        table, notes = _keep_rated(table, min_rating, source_label(source))
-    users, user_ids = codes_and_ids(table["user"])
-    items, item_ids = codes_and_ids(table["item"])
+        keep, notes = _rated(loaded, ratings, min_rating)
+        users, user_ids = compacted(users[keep], user_ids)
+        items, item_ids = compacted(items[keep], item_ids)
+        ratings, timestamps = (
+            None if values is None else _unless_empty(values[keep]) for values in (ratings, timestamps)
+        )
     if len(item_ids) < 2 and not allow_small:
-        raise InputError(f"{source_label(source)} holds one item only; evenhand needs at least two items.")
-    return Interactions.from_pairs(
-        users,
-        items,
-        ratings=_optional_numbers(table, "rating"),
-        timestamps=_optional_numbers(table, "timestamp"),
-        user_ids=user_ids,
-        item_ids=item_ids,
-        notes=notes,
+        raise InputError(f"{loaded.label} holds one item only; evenhand needs at least two items.")
+    if ratings is not None:
+        ratings = ratings.astype(np.float32)
+    del loaded
+    pa.default_memory_pool().release_unused()
+    return Interactions.from_codes(
+        users, items, user_ids, item_ids, ratings=ratings, timestamps=timestamps, notes=notes
     )
 
 
@@ -81,29 +93,37 @@ def read_columns(source: Any, columns: Sequence[Column], *, header: bool | None 
     A text file without a header holds `columns` by position, whatever their names.
     """
     loaded = _load(source, columns, header)
-    if not loaded.table.num_rows:
-        raise InputError(f"{loaded.label} has column names but no rows; give a table with at least one row.")
     kinds = {column.role: column.kind for column in columns}
-    return pa.table({role: _clean(loaded, role, kinds[role]) for role in loaded.table.column_names})
+    return pa.table({role: _clean(loaded, role, kinds[role]) for role in loaded.names})
 
 
 def _clean(loaded: Loaded, role: str, kind: str) -> Any:
     if kind == "id":
-        return encode_ids(loaded, role)
+        codes, ids = encode_ids(loaded, role)
+        return pa.DictionaryArray.from_arrays(pa.array(codes), ids)
     return to_text(loaded, role) if kind == "text" else to_numbers(loaded, role, kind)
 
 
-def _optional_numbers(table: pa.Table, role: str) -> np.ndarray | None:
+def _numbers(loaded: Loaded, role: str, kind: str) -> np.ndarray | None:
     """The numbers with NaN where missing; None where there is no such column or nothing in it."""
-    if role not in table.column_names or table[role].null_count == table.num_rows:
+    if role not in loaded.names:
         return None
-    return table[role].to_numpy()
+    column = to_numbers(loaded, role, kind)
+    return None if column.null_count == len(column) else column.to_numpy()
 
 
-def _keep_rated(table: pa.Table, min_rating: float, label: str) -> tuple[pa.Table, tuple[str, ...]]:
-    if "rating" not in table.column_names:
+def _unless_empty(numbers: np.ndarray) -> np.ndarray | None:
+    return None if np.isnan(numbers).all() else numbers
+
+
+def _rated(
+    loaded: Loaded, ratings: np.ndarray | None, min_rating: float
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Which rows have that rating at least, and what to say of the others."""
+    label = loaded.label
+    if "rating" not in loaded.names:
         raise InputError(f"{label} has no rating column for min_rating; name it with rating= or --rating.")
-    rating = table["rating"].to_numpy()
+    rating = np.full(len(loaded), np.nan) if ratings is None else ratings
     absent = int(np.isnan(rating).sum())
     keep = rating >= min_rating
     below = len(rating) - absent - int(keep.sum())
@@ -114,17 +134,21 @@ def _keep_rated(table: pa.Table, min_rating: float, label: str) -> tuple[pa.Tabl
         notes.append(f"{below:,} of {len(rating):,} rows with a rating below {min_rating:g} were dropped.")
     if absent:
         notes.append(f"{absent:,} of {len(rating):,} rows without a rating were dropped.")
-    return table.filter(pa.array(keep)), tuple(notes)
+    return keep, tuple(notes)
 
 
 def _load(source: Any, columns: Sequence[Column], header: bool | None) -> Loaded:
     if isinstance(source, str | os.PathLike):
-        return _load_file(Path(source), columns, header)
-    if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
-        return _load_frame(source, columns)
-    raise InputError(
-        f"cannot read {source_label(source)}; give a path or a table of pandas, polars or pyarrow."
-    )
+        loaded = _load_file(Path(source), columns, header)
+    elif hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
+        loaded = _load_frame(source, columns)
+    else:
+        raise InputError(
+            f"cannot read {source_label(source)}; give a path or a table of pandas, polars or pyarrow."
+        )
+    if not len(loaded):
+        raise InputError(f"{loaded.label} has column names but no rows; give a table with at least one row.")
+    return loaded
 
 
 def _load_frame(source: Any, columns: Sequence[Column]) -> Loaded:
@@ -135,7 +159,7 @@ def _load_frame(source: Any, columns: Sequence[Column]) -> Loaded:
         raise InputError(
             f"{label} cannot be turned into an Arrow table: {'; '.join(map(str, error.args))}."
         ) from None
-    return _typed(table, pick(columns, table.column_names, label), label)
+    return _typed(table.to_batches(), table.column_names, columns, label)
 
 
 def _load_parquet(path: Path, columns: Sequence[Column]) -> Loaded:
@@ -146,11 +170,12 @@ def _load_parquet(path: Path, columns: Sequence[Column]) -> Loaded:
         schema = pq.read_schema(path)
         chosen = pick(columns, schema.names, label)
         names = [schema.names[place] for place in chosen.values()]
-        strings = [name for name in names if is_string(schema.field(name).type)]
-        table = pq.ParquetFile(path, read_dictionary=strings).read(columns=names)
+        with pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
+            in_file = [name for name in schema.names if name in names]
+            batches = file.iter_batches(_ROWS, columns=in_file)
+            return _typed(batches, in_file, columns, label)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{label} cannot be read as a parquet file: {first_line_of(error)}.") from None
-    return _typed(table, pick(columns, table.column_names, label), label)
 
 
 def _load_json_lines(path: Path, columns: Sequence[Column]) -> Loaded:
@@ -167,14 +192,19 @@ def _load_json_lines(path: Path, columns: Sequence[Column]) -> Loaded:
             raise InputError(
                 f"{label} cannot be read as JSON lines, one object a line: {first_line_of(error)}."
             ) from None
-    return _typed(table, pick(columns, table.column_names, label), label)
+    return _typed(table.to_batches(), table.column_names, columns, label)
 
 
-def _typed(table: pa.Table, chosen: dict[str, int], label: str) -> Loaded:
+def _typed(
+    batches: Iterable[pa.RecordBatch], names: Sequence[str], columns: Sequence[Column], label: str
+) -> Loaded:
+    chosen = pick(columns, names, label)
+    codes, table = gather(batches, chosen, columns)
     return Loaded(
         label=label,
-        table=pa.table({role: table.column(place) for role, place in chosen.items()}),
-        names={role: table.column_names[place] for role, place in chosen.items()},
+        codes=codes,
+        table=table,
+        names={role: names[place] for role, place in chosen.items()},
         place=lambda row: f"row {row + 1}",
     )
 

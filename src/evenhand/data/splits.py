@@ -13,6 +13,7 @@ import numpy as np
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.vocabulary import share_vocabulary
+from evenhand.data.words import count
 from evenhand.errors import InputError, unknown
 
 TRAIN, VALIDATION, TEST = 0, 1, 2
@@ -51,7 +52,7 @@ class Split:
     def __repr__(self) -> str:
         validation = 0 if self.validation is None else len(self.validation)
         sizes = f"train {len(self.train):,}, validation {validation:,}, test {len(self.test):,}"
-        return f"Split({sizes}; {self.n_users:,} users × {self.n_items:,} items)"
+        return f"Split({sizes}; {count(self.n_users, 'user')} × {count(self.n_items, 'item')})"
 
 
 def split_interactions(
@@ -144,7 +145,7 @@ def _describe(
     new_users = (test.activity > 0) & (sum(part.activity for part in known) == 0)
     if new_items.any() or new_users.any():
         where = "train" if validation is None else "train or validation"
-        counts = f"{new_items.sum():,} items and {new_users.sum():,} users"
+        counts = f"{count(int(new_items.sum()), 'item')} and {count(int(new_users.sum()), 'user')}"
         notes += (f"{counts} of the test part never occur in {where}; they are kept.",)
     return Split(train, validation, test, description, notes)
 

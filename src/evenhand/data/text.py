@@ -7,14 +7,20 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
-from evenhand.data.columns import Column, Loaded, first_line_of, pick
+from evenhand.data.codes import Codes
+from evenhand.data.columns import Column, Loaded, first_line_of, gather, pick
 from evenhand.data.dialect import TextFile, open_text, survey
 from evenhand.errors import InputError
+
+_BLOCK = 2**20
+"""Bytes of text that are parsed at once; also how far a quote may be left open before that is an error."""
 
 
 def load_text(path: Path, columns: Sequence[Column], header: bool | None) -> Loaded:
@@ -25,11 +31,11 @@ def load_text(path: Path, columns: Sequence[Column], header: bool | None) -> Loa
     else:
         names = [column.role for column in columns][: len(text.fields)]
         chosen = _pick_by_position(columns, text)
-    ids = {str(chosen[column.role]) for column in columns if column.kind == "id" and column.role in chosen}
-    table = _parse(text, [str(place) for place in chosen.values()], ids)
+    codes, table = _parse(text, chosen, columns)
     return Loaded(
         label=text.label,
-        table=table.rename_columns(list(chosen)),
+        codes=codes,
+        table=table,
         names={role: names[place] for role, place in chosen.items()},
         place=text.place,
         is_text=True,
@@ -46,28 +52,59 @@ def _pick_by_position(columns: Sequence[Column], text: TextFile) -> dict[str, in
     return {column.role: place for place, column in enumerate(columns[:n_fields])}
 
 
-def _parse(text: TextFile, include: list[str], ids: set[str]) -> pa.Table:
-    """Columns are called by their position, so that odd or repeated names in the file do no harm."""
+def _parse(
+    text: TextFile, chosen: dict[str, int], columns: Sequence[Column]
+) -> tuple[dict[str, Codes], pa.Table]:
+    """Block by block where that works; Arrow guesses a type from the first block and fails where it is wrong.
+
+    What cannot be read even as a whole is explained.
+    """
+    for kinds in (("number", "time"), ("number",)):
+        with open_text(text.path) as file, suppress(pa.ArrowInvalid):
+            file.seek(text.start)
+            reader = arrow_csv.open_csv(text.rows(file), **_options(text, chosen, columns, kinds, _BLOCK))
+            return gather(reader, dict(zip(chosen, range(len(chosen)), strict=True)), columns)
     with open_text(text.path) as file:
         file.seek(text.start)
         try:
-            return arrow_csv.read_csv(
-                text.rows(file),
-                read_options=arrow_csv.ReadOptions(column_names=[str(i) for i in range(len(text.fields))]),
-                parse_options=arrow_csv.ParseOptions(
-                    delimiter=text.delimiter,
-                    quote_char='"' if text.quoted else False,
-                    newlines_in_values=text.quoted,
-                ),
-                convert_options=arrow_csv.ConvertOptions(
-                    column_types={name: pa.dictionary(pa.int32(), pa.string()) for name in ids},
-                    include_columns=include,
-                    null_values=[""],
-                    strings_can_be_null=True,
-                ),
-            )
+            table = arrow_csv.read_csv(text.rows(file), **_options(text, chosen, columns, (), None))
         except pa.ArrowInvalid as error:
             raise _explain(error, text) from None
+    return gather(table.to_batches(), dict(zip(chosen, range(len(chosen)), strict=True)), columns)
+
+
+def _options(
+    text: TextFile,
+    chosen: dict[str, int],
+    columns: Sequence[Column],
+    kinds: tuple[str, ...],
+    block: int | None,
+) -> dict[str, Any]:
+    """Columns are called by their position, so that odd or repeated names in the file do no harm.
+
+    Those of `kinds` are read as numbers; the types of others are guessed, but ids are texts.
+    """
+    types: dict[str, pa.DataType] = {}
+    for column in columns:
+        if column.role in chosen and column.kind in ("id", *kinds):
+            wanted = pa.dictionary(pa.int32(), pa.string()) if column.kind == "id" else pa.float64()
+            types[str(chosen[column.role])] = wanted
+    return {
+        "read_options": arrow_csv.ReadOptions(
+            column_names=[str(i) for i in range(len(text.fields))], block_size=block
+        ),
+        "parse_options": arrow_csv.ParseOptions(
+            delimiter=text.delimiter,
+            quote_char='"' if text.quoted else False,
+            newlines_in_values=text.quoted,
+        ),
+        "convert_options": arrow_csv.ConvertOptions(
+            column_types=types,
+            include_columns=[str(place) for place in chosen.values()],
+            null_values=[""],
+            strings_can_be_null=True,
+        ),
+    }
 
 
 def _explain(error: pa.ArrowInvalid, text: TextFile) -> InputError:

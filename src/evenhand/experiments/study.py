@@ -1,12 +1,14 @@
 """Optuna behind a few calls: where trials are kept, which point comes next, what has finished.
 
-A search must survive a killed process and end the same: the next point depends on the finished trials alone.
+A search must survive a killed process and end the same: the next points depend on the trials before them
+alone, and those that were cut off are trained again under their own numbers.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +20,9 @@ import numpy as np
 from evenhand.errors import InputError, RunError
 from evenhand.experiments.search_space import Space
 from evenhand.training.checkpoint import one_process
+
+AT_RANDOM = 10
+"""Trials before the finished ones have a say; in groups, as many whole groups as that holds."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,7 @@ class Trial:
     value: float
     """The metric on validation, mean over seeds; 0 where the trial failed."""
     seconds: float
+    """Its share of the time of its run."""
     problem: str | None
     """Why it failed."""
 
@@ -44,13 +50,26 @@ class Trial:
         }
 
 
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A point that the search wants to know the value of, and Optuna's trial for it."""
+
+    parameters: Mapping[str, Any]
+    trial: Any
+
+
 class Study:
     """A search in progress. Several processes may share a database; a file belongs to one at a time."""
 
-    def __init__(self, study: Any, where: str, space: Space, start: Mapping[str, Any], seed: int) -> None:
+    def __init__(
+        self, study: Any, where: str, space: Space, start: Mapping[str, Any], seed: int, *, shared: bool
+    ) -> None:
         self._study, self._where, self._space = study, where, space
-        self._start, self._seed = dict(start), seed
-        self._asked: Any = None
+        self._start, self._seed, self._shared = dict(start), seed, shared
+        self._open: list[Asked] = []
+        if not shared:
+            with storage_errors(where, RunError):
+                self._take_over()
 
     def finished(self) -> list[Trial]:
         from optuna.trial import TrialState
@@ -68,37 +87,80 @@ class Study:
             for place, one in enumerate(sorted(found, key=lambda one: one.number), start=1)
         ]
 
-    def ask(self) -> dict[str, Any]:
-        """The next point: first the start, then what the finished trials suggest."""
-        from optuna.samplers import TPESampler
-        from optuna.trial import TrialState
+    def asked(self, size: int, trials: int) -> list[Asked]:
+        """The points to be told next, of a search for so many trials.
 
+        They come in groups that end where the number of trials is a multiple of `size`. When all of a group
+        are told the next group is asked for: the start first, later what the finished trials suggest.
+        """
         with storage_errors(self._where, RunError):
-            trials = self._study.get_trials(deepcopy=False)
-            states = [one.state for one in trials]
-            done, running = states.count(TrialState.COMPLETE), states.count(TrialState.RUNNING)
-            if not done and TrialState.WAITING not in states:
-                self._study.enqueue_trial(self._start)
-            # A generator of its own for every trial: a search that was interrupted draws as if it was not,
-            # and processes that share a database do not all draw the same.
-            key = np.random.SeedSequence([self._seed, done, running]).generate_state(1)[0]
-            self._study.sampler = TPESampler(seed=int(key))
-            self._asked = self._study.ask({name: span.distribution() for name, span in self._space.items()})
-            return self._tidy(self._asked.params)
+            done, running, _ = self._counts()
+            total = done + running
+            wanted = -total % size if self._open else size - total % size
+            wanted = min(wanted, trials - total)
+            for _ in range(wanted if self._open else max(1, wanted)):
+                self._open.append(self._ask(size))
+            return self._open[: trials - done]
 
-    def tell(self, value: float, seconds: float, problem: str | None = None) -> None:
+    def tell(self, asked: Asked, value: float, seconds: float, problem: str | None = None) -> None:
         with storage_errors(self._where, RunError):
-            self._asked.set_user_attr("seconds", seconds)
+            asked.trial.set_user_attr("seconds", seconds)
             if problem:
-                self._asked.set_user_attr("problem", problem)
-            self._study.tell(self._asked, value)
+                asked.trial.set_user_attr("problem", problem)
+            self._study.tell(asked.trial, value)
+        self._open.remove(asked)
 
     def give_up(self) -> None:
-        """The trial at hand was interrupted: it does not count, and its point comes up again."""
+        """The trials at hand were interrupted: they do not count, and their points come up again.
+
+        In a file they are left as they are, for whoever goes on there; in a database another process may.
+        """
         from optuna.trial import TrialState
 
+        if not self._shared:
+            return
         with storage_errors(self._where, RunError):
-            self._study.tell(self._asked, state=TrialState.FAIL)
+            for asked in self._open:
+                self._study.tell(asked.trial, state=TrialState.FAIL)
+                self._study.enqueue_trial(asked.trial.params)
+        self._open.clear()
+
+    def _ask(self, size: int) -> Asked:
+        import optuna
+
+        done, running, waiting = self._counts()
+        if not done and not self._open and not waiting:
+            self._study.enqueue_trial(self._start)
+        # A generator of its own for every trial: a search that was interrupted draws as if it was not,
+        # and processes that share a database do not all draw the same.
+        key = np.random.SeedSequence([self._seed, done + running]).generate_state(1)[0]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            # Points that are being tried count as bad ones, so that a group spreads out.
+            self._study.sampler = optuna.samplers.TPESampler(
+                seed=int(key), constant_liar=True, n_startup_trials=max(1, AT_RANDOM // size) * size
+            )
+        trial = self._study.ask({name: span.distribution() for name, span in self._space.items()})
+        return Asked(self._tidy(trial.params), trial)
+
+    def _counts(self) -> tuple[int, int, int]:
+        """How many trials have finished, how many run, and how many wait to be asked for again."""
+        from optuna.trial import TrialState
+
+        states = [one.state for one in self._study.get_trials(deepcopy=False)]
+        done, running, waiting = TrialState.COMPLETE, TrialState.RUNNING, TrialState.WAITING
+        return states.count(done), states.count(running), states.count(waiting)
+
+    def _take_over(self) -> None:
+        """What runs here died with another process: its trials are ours, where their points are complete."""
+        import optuna
+
+        for one in self._study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
+            if set(one.params) == set(self._space):
+                trial = optuna.trial.Trial(self._study, one._trial_id)
+                self._open.append(Asked(self._tidy(one.params), trial))
+            else:
+                self._study.tell(one.number, state=optuna.trial.TrialState.FAIL)
 
     def _tidy(self, values: Mapping[str, Any]) -> dict[str, Any]:
         return {name: span.tidy(values[name]) for name, span in self._space.items()}
@@ -135,10 +197,7 @@ def open_study(
                 f"{where} holds a search '{name}' that differs in {', '.join(other)}; give the same as when "
                 "it was started, another folder or another --study."
             )
-        if isinstance(storage, Path):
-            with storage_errors(where, RunError):
-                _forget_running(study)
-        yield Study(study, where, space, start, seed)
+        yield Study(study, where, space, start, seed, shared=isinstance(storage, str))
 
 
 @contextmanager
@@ -169,14 +228,6 @@ def _mend(journal: Path) -> None:
         if whole < len(content):
             file.truncate(whole)
             os.fsync(file.fileno())
-
-
-def _forget_running(study: Any) -> None:
-    """A file belongs to one process, so trials that run in it died with another one."""
-    from optuna.trial import TrialState
-
-    for one in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        study.tell(one.number, state=TrialState.FAIL)
 
 
 @contextmanager

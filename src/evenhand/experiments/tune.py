@@ -13,29 +13,23 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 import evenhand
 from evenhand.data.fingerprint import fingerprint
-from evenhand.data.hot import HotRule
 from evenhand.data.splits import Split
 from evenhand.encoders import Encoder
-from evenhand.errors import InputError, RunError, StoppedError, unknown
-from evenhand.experiments.entrants import Entrant, Outcome
+from evenhand.errors import InputError, RunError, StoppedError
+from evenhand.experiments.entrants import Entrant
+from evenhand.experiments.judge import Judge, tuning_split
 from evenhand.experiments.search_space import Space, search_space
 from evenhand.experiments.setup import Setup
+from evenhand.experiments.side_by_side import SideBySide, group_size, replicas_that_fit, together
 from evenhand.experiments.study import Study, Trial, open_study
-from evenhand.metrics.users import ACCURACY
 from evenhand.rivals import Rival
-from evenhand.rivals.run import Challenger, fit_rival
 from evenhand.training.progress import OnEpoch
-from evenhand.training.run import describe_encoder, seed_numbers, train
-from evenhand.training.selection import STOPPING_K, Evaluator
+from evenhand.training.run import describe_encoder, seed_numbers
 from evenhand.training.settings import ProtocolName, Settings, resolve_device
-
-HELD_OUT = 0.1
-"""Share of train that a search holds out where the split has no validation part."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +44,7 @@ class TuneResult:
     """The metric of the best trial on validation."""
     metric: str
     trials: tuple[Trial, ...]
-    """In the order in which they were tried; the first one has the defaults."""
+    """In the order in which they were asked for; the first one has the defaults."""
     space: Space
     fixed: Mapping[str, Any]
     """What was held at a value."""
@@ -114,6 +108,7 @@ def tune(
     study: str | None = None,
     seed: int = 0,
     device: str = "auto",
+    side_by_side: SideBySide = "auto",
     on_trial: OnEpoch | None = None,
 ) -> TuneResult:
     """Search until `trials` have finished in total, those of an earlier, interrupted call included.
@@ -121,7 +116,9 @@ def tune(
     `ranges` replace or add to those of the table, `fixed` values are not searched. Trials are kept in
     `storage`: a file (Path), the URL of a database that Optuna knows, or only in memory. Where the split has
     no validation part (as under the paper protocol) a tenth of train is held out for the search.
-    `on_trial` is told, before each trial and at the end, how many have finished and the best value.
+    `side_by_side` trials are asked for at once, and those that agree in shape train as replicas of one run;
+    each has the value that it has alone. `on_trial` is told, before each run and at the end, how many have
+    finished and the best value.
     """
     if not isinstance(trials, int) or trials < 1:
         raise InputError(f"a search takes a number of trials from 1 on, not {trials}.")
@@ -131,7 +128,8 @@ def tune(
     if not space:
         raise InputError(f"'{asked.entrant.label}' has no parameter left to tune.")
     setup = asked.having(fixed)
-    numbers, judge = seed_numbers(seeds), _Judge(tuning_split(split), metric, device)
+    size = group_size(side_by_side, setup, resolve_device(device))
+    judge = Judge(tuning_split(split), seed_numbers(seeds), metric, device)
     present = setup.parameters()
     start = {name: span.nearest(present[name]) for name, span in space.items()}
     identity = {
@@ -139,7 +137,7 @@ def tune(
         # A grouping has a number for every item, so the text of a setup may be long.
         "method or settings": hashlib.sha256(repr(setup.parts()).encode()).hexdigest(),
         "ranges": ", ".join(f"{name}={span}" for name, span in space.items()),
-        "seeds": str(list(numbers)),
+        "seeds": str(list(judge.seeds)),
         "metric": metric,
         "search seed": str(seed),
         "version of evenhand": evenhand.__version__,
@@ -151,7 +149,7 @@ def tune(
             while len(done := opened.finished()) < trials:
                 if on_trial:
                     on_trial(len(done), trials, _news(done, metric))
-                _try_next(opened, setup, numbers, judge)
+                _try_next(opened, setup, judge, size, trials)
     except (StoppedError, KeyboardInterrupt) as stop:
         rest = (
             "run the same command again to go on (compare: with --resume)" if storage else "nothing was saved"
@@ -168,77 +166,22 @@ def tune(
     )  # fmt: skip
 
 
-def _try_next(study: Study, setup: Setup, seeds: tuple[int, ...], judge: _Judge) -> None:
-    """One trial, from the question to the answer."""
-    values = study.ask()
+def _try_next(study: Study, setup: Setup, judge: Judge, size: int, trials: int) -> None:
+    """A few trials that agree in shape, from the question to the answer."""
+    asked = study.asked(size, trials)
+    setups = [setup.having(one.parameters) for one in asked]
+    where = resolve_device(judge.device)
+    most = min(replicas_that_fit(one, judge.split, where) for one in setups) // len(judge.seeds)
+    chosen = together(setups, min(size, max(1, most)))[0]
     began = time.perf_counter()
-    value, problem = 0.0, None
     try:
-        value = judge(setup.having(values), seeds)
-    except BaseException as failure:
-        if not isinstance(failure, RunError) or isinstance(failure, StoppedError):
-            study.give_up()
-            raise
-        problem = str(failure)  # such as a loss that became infinite: a bad point, which a search must know
-    study.tell(value, time.perf_counter() - began, problem)
-
-
-class _Judge:
-    """Trains a setup and says how good it is on validation."""
-
-    def __init__(self, split: Split, metric: str, device: str) -> None:
-        self.split, self.device = split, device
-        self.name, self.k = _parse_metric(metric, split.n_items)
-        self.hot = HotRule().mask(split)
-
-    def __call__(self, setup: Setup, seeds: tuple[int, ...]) -> float:
-        fitted = self._fit(setup, seeds)
-        assert fitted.validation is not None
-        assert self.split.validation is not None
-        if (self.name, self.k) == ("ndcg", min(STOPPING_K, self.split.n_items)):
-            return float(np.mean(fitted.validation))
-        judged = Evaluator(self.split.validation, self.split.train, self.hot, (self.k,))
-        return float(np.mean([one.metrics[self.name] for one in judged.results_by(fitted.scorers)[self.k]]))
-
-    def _fit(self, setup: Setup, seeds: tuple[int, ...]) -> Outcome:
-        one = setup.entrant
-        if isinstance(one, Challenger):
-            where = resolve_device(self.device)
-            return fit_rival(self.split, one.rival, seeds, "honest", where, self.hot, (self.k,))
-        return train(
-            self.split,
-            setup.encoder,
-            one.sampler,
-            seeds,
-            setup.settings,
-            device=self.device,
-            ks=(self.k,),
-            objective=one.objective,
-        )
-
-
-def tuning_split(split: Split) -> Split:
-    """Train and validation alone; where there is no validation part, a tenth of train becomes one."""
-    train, validation, notes = split.train, split.validation, split.notes
-    if validation is None or not len(validation):
-        held_out = np.zeros(len(train), dtype=bool)
-        drawn = np.argsort(np.random.PCG64(0).random_raw(len(train)), kind="stable")
-        held_out[drawn[: round(HELD_OUT * len(train))]] = True
-        if not held_out.any():
-            raise InputError(f"{len(train):,} training pairs are too few to hold some out for a search.")
-        validation, train = train.take(held_out), train.take(~held_out)
-        notes = (*notes, "The search held out 10 % of train, which the final fit has again.")
-    nothing = train.take(np.zeros(len(train), dtype=bool))
-    return Split(train, validation, nothing, split.description, notes)
-
-
-def _parse_metric(text: str, n_items: int) -> tuple[str, int]:
-    name, _, k = text.partition("@")
-    if name not in ACCURACY:
-        raise unknown("metric of a search", name, ACCURACY)
-    if not k.isdecimal() or int(k) < 1:
-        raise InputError(f"a metric is written name@k, as in ndcg@10, not '{text}'.")
-    return name, min(int(k), n_items)
+        verdicts = judge.verdicts([setups[place] for place in chosen])
+    except BaseException:
+        study.give_up()
+        raise
+    seconds = (time.perf_counter() - began) / len(chosen)
+    for place, (value, problem) in zip(chosen, verdicts, strict=True):
+        study.tell(asked[place], value, seconds, problem)
 
 
 def _news(done: Sequence[Trial], metric: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenhand.data.columns import Column
+from evenhand.data.words import count as count
 from evenhand.errors import InputError
 from evenhand.metrics.users import NO_ITEM, UNKNOWN_ITEM
 
@@ -92,15 +93,6 @@ def read_lists(source: Any, vocabulary: Interactions) -> tuple[dict[Any, Lists],
     if repeated:
         notes.append(f"Ignored {count(repeated, 'row')} naming an item already higher in the same list.")
     return by_seed, tuple(notes)
-
-
-def count(n: int, noun: str) -> str:
-    """A number with its noun.
-
-    >>> count(1, "user"), count(1200, "user")
-    ('1 user', '1,200 users')
-    """
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
 def dictionary_codes(column: pa.ChunkedArray) -> tuple[np.ndarray, pa.Array]:

@@ -39,7 +39,7 @@ def select(
                 scores[row, own[place]] = -np.inf
         for item in range(len(allowed)):
             scores[row, item] = scores[row, item] if allowed[item] else -np.inf
-        bound = _lower_bound(scores, row, lanes, found, values)
+        bound = _lower_bound(scores, row, lanes, k)
         filled = _collect(scores, row, bound, found, values)
         for place in range(filled, k):
             found[row, place] = -1
@@ -47,20 +47,23 @@ def select(
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _lower_bound(scores: Any, row: Any, lanes: Any, found: Any, values: Any) -> Any:
+def _lower_bound(scores: Any, row: Any, lanes: Any, k: Any) -> Any:
     """A score that at least k items reach: the k-th highest among the maxima of every so-manieth item."""
-    n, width, k = scores.shape[1], len(lanes), found.shape[1]
-    if n < 2 * width:
-        return -np.inf
+    n, width = scores.shape[1], len(lanes)
     lanes[:] = -np.inf
+    bound = lanes[0]  # of the type of the scores, so that comparing with it stays cheap
+    if n < 2 * width:
+        return bound
     for begin in range(0, n - width + 1, width):
         for first in range(0, width, _BLOCK):
             _raise(lanes[first : first + _BLOCK], scores[row, begin + first : begin + first + _BLOCK])
-    filled = 0
     for lane in range(width):
-        if filled < k or lanes[lane] > values[row, k - 1]:
-            filled = _insert(found, values, row, filled, lane, lanes[lane])
-    return values[row, k - 1]
+        reaching = np.int32(0)
+        for first in range(0, width, _BLOCK):
+            reaching += _reaching(lanes[first : first + _BLOCK], lanes[lane])
+        if reaching >= k and lanes[lane] > bound:
+            bound = lanes[lane]
+    return bound
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -70,7 +73,7 @@ def _collect(scores: Any, row: Any, bound: Any, found: Any, values: Any) -> Any:
     filled = 0
     for begin in range(0, n, _BLOCK):
         end = min(begin + _BLOCK, n)
-        if end - begin == _BLOCK and not _any_reaches(scores[row, begin:end], bound):
+        if end - begin == _BLOCK and not _reaching(scores[row, begin:end], bound):
             continue
         for item in range(begin, end):
             score = scores[row, item]
@@ -88,11 +91,12 @@ def _raise(lanes: Any, block: Any) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy", inline="always")
-def _any_reaches(block: Any, bound: Any) -> Any:
+def _reaching(block: Any, bound: Any) -> Any:
+    """How many of a block reach the bound."""
     count = np.int32(0)
     for i in range(_BLOCK):
         count += np.int32(block[i] >= bound)
-    return count > 0
+    return count
 
 
 @njit(nogil=True, cache=True, error_model="numpy", inline="always")

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 
 from evenhand.data.interactions import Interactions
+from evenhand.memory import check_memory
 from evenhand.ranking.item_table import DenseTable
 from evenhand.rivals.base import FittedItems, Rival, check_number
 from evenhand.rivals.cooccurrence import cooccurrences
-from evenhand.rivals.memory import check_memory
 
 _CHUNK_CELLS = 2**24
 """Counts held at once while XᵀX is filled."""

@@ -29,6 +29,7 @@ from evenhand.samplers.base import Sampler
 from evenhand.training.checkpoint import Checkpoints
 from evenhand.training.epochs import memory_errors_explained, train_epochs
 from evenhand.training.loop import Loop
+from evenhand.training.memory import check_fits, work_of
 from evenhand.training.progress import OnEpoch, epoch_bar
 from evenhand.training.selection import (
     STOPPING_K,
@@ -150,6 +151,7 @@ def train(
     hot_mask = rule.mask(split)
 
     held_out = split.test if protocol == "paper" else split.validation
+    check_fits(work_of(split.train, held_out, encoder, samplers, each[0], objective, where), where)
     with memory_errors_explained():
         loop = Loop(
             split.train,
@@ -219,7 +221,7 @@ def train(
         validation=tuple(selection.value.tolist()) if isinstance(selection, BestValidation) else None,
         epochs=tuple(int(e) + 1 for e in selection.epoch),
         seconds=seconds,
-        notes=(*split.notes, *loop.notes, *notes),
+        notes=(*split.notes, *loop.notes, *notes, *(evaluator.notes if evaluator else ())),
     )
 
 
@@ -308,13 +310,17 @@ def _select(
     replicas: int,
 ) -> tuple[Selection, Evaluator | None]:
     if protocol == "paper":
+        if settings.eval_users is not None:
+            raise InputError(
+                "eval_users is for the honest protocol; the paper's judges all users each epoch."
+            )
         return BestTest(replicas, ks), Evaluator(split.test, split.train, hot, ks)
     if split.validation is None or not len(split.validation):
         return LastEpoch(replicas), None
     stopping = min(STOPPING_K, split.train.n_items)
     return (
         BestValidation(replicas, settings.patience, stopping),
-        Evaluator(split.validation, split.train, hot, (stopping,)),
+        Evaluator(split.validation, split.train, hot, (stopping,), sample=settings.eval_users),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -17,6 +18,8 @@ from evenhand.ranking.topk import Score, by_product, top_by
 
 STOPPING_K = 10
 """The honest protocol stops on NDCG at this k."""
+_SAMPLE_SEED = 0
+"""Draws the users of a sample, where only some are judged."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +42,36 @@ class Evaluator:
     exclude: Interactions
     hot: np.ndarray
     ks: tuple[int, ...]
+    sample: int | None = None
+    """How many users are judged; None means all that have held-out items."""
+
+    @cached_property
+    def users(self) -> np.ndarray:
+        """Who is judged, ascending: a sample depends on the held-out part alone, never on a training seed."""
+        users = np.flatnonzero(self.truth.activity > 0)
+        if self.sample is None or self.sample >= len(users):
+            return users
+        # Sorting raw bits keeps the sample the same across numpy versions.
+        drawn = np.argsort(np.random.PCG64(_SAMPLE_SEED).random_raw(len(users)), kind="stable")
+        return np.sort(users[drawn[: self.sample]])
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know about who was judged."""
+        there = int((self.truth.activity > 0).sum())
+        if len(self.users) == there:
+            return ()
+        return (f"Each epoch was judged on a sample of {len(self.users):,} of {there:,} users; test on all.",)
 
     def __call__(self, vectors: tuple[Tensor, Tensor]) -> list[dict[int, UserMetrics]]:
         return self.judged([by_product(*replica) for replica in zip(*vectors, strict=True)])
 
     def judged(self, scorers: Sequence[Score]) -> list[dict[int, UserMetrics]]:
         """The same for anything that scores: one result for each."""
-        users = np.flatnonzero(self.truth.activity > 0)
         return [
             score_lists(
-                top_by(score, self.truth.n_items, users, max(self.ks), exclude=self.exclude)[0],
-                users,
+                top_by(score, self.truth.n_items, self.users, max(self.ks), exclude=self.exclude)[0],
+                self.users,
                 self.truth,
                 self.hot,
                 self.ks,

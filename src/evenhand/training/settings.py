@@ -55,6 +55,11 @@ class Settings:
     "auto" is dense up to 100,000 users and items together, in the paper's protocol and in LightGCN, whose
     every vector depends on every row.
     """
+    eval_users: int | None = None
+    """Judge each epoch on so many users, drawn once and the same for every run; None takes all of them.
+
+    Test is looked at with all users in any case.
+    """
     engine: EngineName = "auto"
     """The fastest engine that can do the work, or the plain one in torch, which the others agree with."""
 
@@ -69,6 +74,9 @@ class Settings:
             raise InputError(f"lr must be a positive number, not {self.lr}.")
         if self.weight_decay is not None and not 0 <= self.weight_decay < math.inf:
             raise InputError(f"weight_decay must be a number of at least 0, not {self.weight_decay}.")
+        users = self.eval_users
+        if users is not None and (not isinstance(users, int) or users < 1):
+            raise InputError(f"eval_users must be a whole number of at least 1, not {users}.")
         if self.patience is not None and self.patience < 1:
             raise InputError(f"patience must be at least 1, not {self.patience}.")
         if any(m < 1 for m in self.milestones) or list(self.milestones) != sorted(set(self.milestones)):

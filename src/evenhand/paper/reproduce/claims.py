@@ -6,6 +6,7 @@ k, and the bootstrap over users that was made when the rows were trained. Sweeps
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.metrics.statistics import Interval, holm, paired_over_seeds
+from evenhand.paper.published import cells
 from evenhand.paper.reproduce.people import JUDGED, REFERENCE
 from evenhand.paper.reproduce.record import Document
 from evenhand.paper.reproduce.table import title
@@ -20,6 +22,7 @@ from evenhand.paper.reproduce.table import title
 LEVEL = 0.05
 WANTED = {"precision": 1, "ndcg": 1, "ohr": -1}
 """The direction that the paper claims for its method."""
+_PAPERS = {cell.method for cell in cells("performance")} - {REFERENCE}
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,12 @@ class Claim:
     holds: bool | None
     """None where the results cannot tell."""
     text: str
+    metric: str = ""
+    """As `ohr@5`; empty for a sweep."""
+    other: str = ""
+    """Whom AUC-NS is compared with; empty where the claim is about all of them, or about a sweep."""
+    gap: float | None = None
+    """AUC-NS − the other."""
 
 
 def claims(documents: Mapping[str, Document]) -> list[Claim]:
@@ -48,7 +57,26 @@ def _against_all(document: Document) -> Iterator[Claim]:
         return
     for metric in JUDGED:
         for k in document["identity"]["ks"]:
-            yield from _one_metric(document, others, metric, k)
+            found = list(_one_metric(document, others, metric, k))
+            yield _summed_up(found, document, metric, k)
+            yield from found
+
+
+def _summed_up(found: list[Claim], document: Document, metric: str, k: int) -> Claim:
+    """How many of the paper's baselines AUC-NS beats, and how many rows that the paper does not have."""
+    word = "higher" if WANTED[metric] > 0 else "lower"
+    rows = {claim.other: claim.holds for claim in found}
+    counted = []
+    for whose, mine in (("the paper's baselines", _PAPERS), ("the other rows", set(rows) - _PAPERS)):
+        asked = [label for label in rows if label in mine]
+        kept = [label for label in asked if not rows[label]]
+        but = f" (not {', '.join(kept)})" if kept and len(kept) < len(asked) else ""
+        if asked:
+            counted.append(f"{len(asked) - len(kept)} of {len(asked)} of {whose}{but}")
+    known = all(holds is not None for holds in rows.values())
+    holds = all(rows[label] for label in rows if label in _PAPERS) if known else None
+    text = f"{metric}@{k}: {REFERENCE} is {word}, beyond chance, than {' and '.join(counted)}."
+    return Claim(title(document), holds, text, f"{metric}@{k}")
 
 
 def _one_metric(document: Document, others: list[str], metric: str, k: int) -> Iterator[Claim]:
@@ -67,12 +95,15 @@ def _one_metric(document: Document, others: list[str], metric: str, k: int) -> I
         verdict = "no test" if not sides else f"{word} beyond chance" if word else "within the uncertainty"
         told = [] if test is None else [f"over {seeds} seeds {_span(test.low, test.high)}, Holm p {_p(p)}"]
         told += [] if line is None else [f"over users {_span(line['low'], line['high'])}"]
-        text = f"{key}, {REFERENCE} − {label}: {gap:+.4f} ({'; '.join(told) or 'one seed'}): {verdict}."
-        yield Claim(title(document), holds, text)
+        text = f"{key}, {REFERENCE} − {label}: {_signed(gap)} ({'; '.join(told) or 'one seed'}): {verdict}."
+        yield Claim(title(document), holds, text, key, label, None if math.isnan(gap) else gap)
 
 
 def _inverted_u(document: Document) -> Iterator[Claim]:
-    """Whether the best value lies inside the range and both ends are worse, beyond chance over seeds."""
+    """Whether the best value lies inside the range and both ends are worse, beyond chance over seeds.
+
+    The best is picked on the seeds that it is tested with, which flatters it a little.
+    """
     entries, part = document["entries"], document["identity"]["part"]
     values = sorted(entries, key=float)
     if len(values) < 3:
@@ -89,7 +120,8 @@ def _inverted_u(document: Document) -> Iterator[Claim]:
             f"{end} {_mean(entries[end], key):.4f} ({'worse, Holm p ' + _p(p) if is_worse else 'no worse'})"
             for end, is_worse, p in zip(ends, worse, adjusted, strict=True)
         )
-        shape = "" if holds is None else ": an inverted U" if holds else ": no inverted U"
+        name = "inverted U" if sign > 0 else "U"
+        shape = "" if holds is None else f": {'an' if sign > 0 else 'a'} {name}" if holds else f": no {name}"
         text = f"{key} over {part}: best at {best} ({_mean(entries[best], key):.4f}), ends {told}{shape}."
         yield Claim(title(document), holds, text)
 
@@ -111,7 +143,8 @@ def _range_against_k(document: Document) -> Iterator[Claim]:
         gap = _mean(entries[best[k]], key) - _mean(entries[short], key)
         told = "" if test is None else f" ({_span(test.low, test.high)} over seeds)"
         text = (
-            f"{key}: best gamma {best[k]}, that of top {ks[0]} is {short}; the former has {gap:+.4f}{told}: "
+            f"{key}: best gamma {best[k]}, that of top {ks[0]} is {short}; "
+            f"the former has {_signed(gap)}{told}: "
             f"{'no test' if holds is None else 'a larger gamma for longer lists' if holds else 'not shown'}."
         )
         yield Claim(title(document), holds, text)
@@ -150,7 +183,13 @@ def _side_of_users(line: dict[str, Any] | None) -> int | None:
 
 
 def _span(low: float, high: float) -> str:
-    return f"{low:+.4f} to {high:+.4f}"
+    return f"{_signed(low)} to {_signed(high)}"
+
+
+def _signed(number: float) -> str:
+    if math.isnan(number):
+        return "undefined"
+    return f"{number:+.4f}".replace("-", "−")
 
 
 def _p(p: float) -> str:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from evenhand.data.splits import Split
 from evenhand.errors import InputError, RunError, StoppedError
@@ -79,10 +80,9 @@ def reproduce(
             try:
                 finished = fit_batch(batch, request, split, work, device, clock.watching(bar))
             except StoppedError:
-                if not clock.is_over:
-                    tell("stopped; everything is saved: the same command goes on with it.")
-                    raise
-                break
+                if clock.is_over:
+                    break
+                raise StoppedError(f"stopped in {name}; all is saved: the same command goes on.") from None
             except RunError as problem:
                 failed |= {one.label: str(problem) for one in batch}
                 tell(f"{name}: failed: {problem}")
@@ -101,14 +101,22 @@ def reproduce(
 
 
 def _check_same(one: Recipe, record: Record) -> None:
-    """A row that is there must have been made with the numbers it would be made with now."""
-    now = json.loads(json.dumps(one.to_json()))
-    then = record.entries.get(one.label, now)
-    differing = [name for name in now if now[name] != then.get(name)]
+    """A row that is there must have been made with the numbers it would be made with now.
+
+    Numbers that only one of them knows, because an option is newer than the row, do not count.
+    """
+    now, then = _flat(json.loads(json.dumps(one.to_json()))), _flat(record.entries.get(one.label, {}))
+    differing = [name for name in now if name in then and now[name] != then[name]]
     if differing:
         raise InputError(
             f"{record.path} has '{one.label}' with another {' and '.join(differing)}; choose another --out."
         )
+
+
+def _flat(entry: dict[str, Any]) -> dict[str, Any]:
+    """Every number by a name such as "training lr"."""
+    parts = {name: part if isinstance(part, dict) else {"": part} for name, part in entry.items()}
+    return {f"{name} {key}".strip(): value for name, part in parts.items() for key, value in part.items()}
 
 
 class _Clock:

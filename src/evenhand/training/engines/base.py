@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -41,6 +44,18 @@ class Plan:
             keyed.hashes(keys(_SHARED), steps),
             epoch,
         )
+
+
+@contextmanager
+def recording(graph: Any, **how: Any) -> Iterator[None]:
+    """Record a CUDA graph; an old one that the garbage collector frees meanwhile would spoil it."""
+    gc.collect()
+    gc.disable()
+    try:
+        with torch.cuda.graph(graph, **how):
+            yield
+    finally:
+        gc.enable()
 
 
 class Engine(ABC):

@@ -26,7 +26,7 @@ from evenhand.training.engines.draws import (
 
 BLOCK = 4
 """Positives whose ranks are found together: their users share each look at the items."""
-_LINE = 16
+LINE = 16
 """Numbers that come from memory together."""
 _LARGEST = 300.0
 """Scores beyond this are cut before exp; σ has long been 0 or 1 there."""
@@ -222,7 +222,7 @@ def _choose_block(
         _look_at(indptr, own_items, mass[user], m, p, user, key, b * width, seen, base, at, lane)
         if draws:
             for j in range(width):
-                for k in range(0, users.shape[2], _LINE):
+                for k in range(0, users.shape[2], LINE):
                     fetch(items, r, seen[at, lane, j], k)
     _score_block(vectors, beside, everything, r, at)
     for lane in range(min(BLOCK, size - first)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -19,13 +19,14 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _30, _27, _31, _11, _1 = (np.uint64(n) for n in (30, 27, 31, 11, 1))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def fetch(typing: Any, table: Any, r: Any, row: Any, k: Any) -> Any:
-    """Ask the memory for table[r, row, k], to find it near when it is read."""
+def _fetch(typing: Any, table: Any, r: Any, row: Any, k: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        place = [context.cast(builder, a, t, types.intp) for a, t in zip(arguments[1:], signature.args[1:])]
+        place = [
+            context.cast(builder, a, t, types.intp)
+            for a, t in zip(arguments[1:], signature.args[1:], strict=True)
+        ]
         pointer = cgutils.get_item_pointer(context, builder, signature.args[0], array, place)
         byte, whole = ir.IntType(8).as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [byte, whole, whole, whole])
@@ -34,6 +35,10 @@ def fetch(typing: Any, table: Any, r: Any, row: Any, k: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(table, r, row, k), generate
+
+
+fetch: Any = intrinsic(_fetch)
+"""fetch(table, r, row, k) asks the memory for table[r, row, k], to find it near when it is read."""
 
 
 @njit(error_model="numpy", cache=True, forceinline=True)

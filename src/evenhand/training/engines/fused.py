@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from evenhand.errors import InputError
+from evenhand.training.engines.base import recording
 from evenhand.training.engines.fused_tables import (
     LAST,
     Law,
@@ -155,7 +156,7 @@ class FusedSteps:
 
     def _recorded(self, n: int) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with recording(graph):
             self._launch(n)
         return graph
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from evenhand.training.engines.base import Plan
+from evenhand.training.engines.base import Plan, recording
 from evenhand.training.engines.torch_engine import TorchEngine
 
 if TYPE_CHECKING:
@@ -29,11 +29,20 @@ class GraphEngine(TorchEngine):
         self._graph: Any = None
         self._key: Any = None
         self._works = True
+        self._stream = torch.cuda.Stream(loop.device)
         self._sum = torch.zeros_like(loop.tally)
         self._at = torch.zeros(1, dtype=torch.int64, device=loop.device)
         self._place = torch.arange(loop.settings.batch, device=loop.device)
 
     def run(self, plan: Plan, first: int, last: int) -> Tensor:
+        # Gradients remember the stream they were made on: steps made as usual and recorded ones share one.
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            done = self._run(plan, first, last)
+        torch.cuda.current_stream().wait_stream(self._stream)
+        return done
+
+    def _run(self, plan: Plan, first: int, last: int) -> Tensor:
         total = torch.zeros_like(self._sum)
         whole = len(self.loop.users) // self.loop.settings.batch
         step = first
@@ -71,7 +80,7 @@ class GraphEngine(TorchEngine):
         self._plan, self._graph = plan, torch.cuda.CUDAGraph()
         try:
             torch.cuda.synchronize()
-            with torch.cuda.graph(self._graph):
+            with recording(self._graph, stream=self._stream):
                 self._recorded_step(plan.epoch)
         except RuntimeError as problem:
             reason = str(problem).splitlines()[0]

@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit, prange
 
-from evenhand.training.engines.choices import FAST, dot
-from evenhand.training.engines.draws import holds
+from evenhand.training.engines.choices import FAST, LINE, dot
+from evenhand.training.engines.draws import fetch, holds
 
 _ROWS = 64
 """Rows of a table that are moved as one task."""
+_AHEAD = 4
+"""How many rows before its turn a touched row is asked for."""
 
 
 class Pairs(NamedTuple):
@@ -122,6 +124,11 @@ def _slope(
     r: Any, b: Any, size: Any, begin: Any, order: Any, of: Any, positives: Any, negatives: Any, users: Any,
     items: Any, losses: Any, slopes: Any,
 ) -> None:  # fmt: skip
+    ahead = order[r, begin + min(b + _AHEAD, size - 1)]
+    for k in range(0, users.shape[2], LINE):
+        fetch(users, r, of[ahead], k)
+        fetch(items, r, positives[ahead], k)
+        fetch(items, r, negatives[r, min(b + _AHEAD, size - 1)], k)
     pair = order[r, begin + b]
     user = of[pair]
     margin = np.float64(
@@ -209,6 +216,11 @@ def _move_stretch(
     for place in range(begin, min(begin + _ROWS, used if lazy else rows.shape[1])):
         row, now = place, step
         if lazy:
+            ahead = touched[r, min(place + _AHEAD, used - 1)]
+            for k in range(0, rows.shape[2], LINE):
+                fetch(rows, r, ahead, k)
+                fetch(mean, r, ahead, k)
+                fetch(square, r, ahead, k)
             row = touched[r, place]
             clock[r, row] += 1
             now = clock[r, row]

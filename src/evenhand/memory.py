@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from evenhand.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
 
 _CGROUP = Path("/sys/fs/cgroup")
 
@@ -17,7 +19,7 @@ def check_memory(needed: int, device: torch.device, what: str, instead: str) -> 
     left = available_bytes(device)
     if left is not None and needed > left:
         raise InputError(
-            f"{what} needs about {_gigabytes(needed)} of memory, but {_gigabytes(left)} are free on "
+            f"{what} needs about {gigabytes(needed)} of memory, but {gigabytes(left)} are free on "
             f"{device.type}; {instead}."
         )
 
@@ -25,9 +27,19 @@ def check_memory(needed: int, device: torch.device, what: str, instead: str) -> 
 def available_bytes(device: torch.device) -> int | None:
     """What a process may still take: of the GPU, or of main memory within the limits of a container."""
     if device.type == "cuda":
+        import torch
+
         return int(torch.cuda.mem_get_info(device)[0])
     known = [size for size in (_from_meminfo(), _from_cgroup()) if size is not None]
     return min(known) if known else _from_sysconf()
+
+
+def gigabytes(size: int) -> str:
+    """
+    >>> gigabytes(1_234_000_000), gigabytes(12_300_000)
+    ('1.2 GB', '12 MB')
+    """
+    return f"{size / 1e9:,.1f} GB" if size >= 10**8 else f"{size / 1e6:.0f} MB"
 
 
 def _from_meminfo() -> int | None:
@@ -54,7 +66,3 @@ def _from_sysconf() -> int | None:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
         return None
-
-
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:,.1f} GB"
