@@ -62,6 +62,9 @@ class NumbaEngine(Engine):
 
     def __init__(self, loop: Loop) -> None:
         super().__init__(loop)
+        threads = torch.get_num_threads()
+        numba.set_num_threads(1)  # starts numba's threads, and with them sets the number of torch's
+        torch.set_num_threads(threads)
         self.stride = max(1, _POSITIVES_A_STRIDE // (loop.settings.batch * len(loop.seeds)))
         draws = loop.settings.batch * len(loop.seeds) * loop.samplers[0].width(1)
         self._threads = _threads() if draws >= _WORTH_SHARING else 1
