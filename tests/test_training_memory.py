@@ -268,3 +268,15 @@ def test_wrong_options_are_told_in_one_line(arguments: tuple[object, ...], messa
     ended = evenhand("compare", "demo", "--methods", "rns", *TINY, *arguments)
     assert ended.code == 2
     assert message in ended.err
+
+
+def test_above_a_stated_number_a_sample_is_judged_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from evenhand.training import run
+
+    monkeypatch.setattr(run, "JUDGED_UP_TO", 7)
+    sampled = train(split(), MF(dim=4), "rns", 1, Settings(epochs=1))
+    assert any("7 of" in note for note in sampled.notes)
+    whole = train(split(), MF(dim=4), "rns", 1, Settings(epochs=1, eval_users=10_000))
+    assert not any(" of " in note and "users" in note for note in whole.notes)

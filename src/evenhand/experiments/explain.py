@@ -15,7 +15,7 @@ from evenhand.rivals.run import Challenger
 from evenhand.samplers.auc import dkw_bound
 from evenhand.training.memory import Work, work_of
 from evenhand.training.selection import STOPPING_K
-from evenhand.training.settings import ProtocolName, Settings, resolve_device
+from evenhand.training.settings import JUDGED_UP_TO, ProtocolName, Settings, resolve_device
 
 _CONFIDENCE = 0.95
 
@@ -61,7 +61,7 @@ def _protocol(protocol: ProtocolName, settings: Settings, split: Split) -> str:
         return f"honest, {settings.epochs} epochs, without a validation part the last one counts"
     patience = "" if settings.patience is None else f" or {settings.patience} without a better one"
     there = int((split.validation.activity > 0).sum())
-    judged = there if settings.eval_users is None else min(there, settings.eval_users)
+    judged = min(there, settings.eval_users or JUDGED_UP_TO)
     return (
         f"honest, at most {settings.epochs} epochs{patience}, by NDCG@{min(STOPPING_K, split.n_items)} of "
         f"{judged:,} of {there:,} validation users; one look at test, with all users"

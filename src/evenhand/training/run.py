@@ -40,7 +40,7 @@ from evenhand.training.selection import (
     Results,
     Selection,
 )
-from evenhand.training.settings import ProtocolName, Settings, exact_repeats, resolve_device
+from evenhand.training.settings import JUDGED_UP_TO, ProtocolName, Settings, exact_repeats, resolve_device
 
 
 @dataclass(frozen=True)
@@ -320,7 +320,9 @@ def _select(
     stopping = min(STOPPING_K, split.train.n_items)
     return (
         BestValidation(replicas, settings.patience, stopping),
-        Evaluator(split.validation, split.train, hot, (stopping,), sample=settings.eval_users),
+        Evaluator(
+            split.validation, split.train, hot, (stopping,), sample=settings.eval_users or JUDGED_UP_TO
+        ),
     )
 
 

@@ -20,6 +20,8 @@ Updates = Literal["auto", "dense", "sparse"]
 EngineName = Literal["auto", "torch"]
 DENSE_UP_TO = 100_000
 """Users and items together; above this, rows that a batch did not touch are left alone."""
+JUDGED_UP_TO = 20_000
+"""How many users each epoch is judged on, unless told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,9 @@ class Settings:
     every vector depends on every row.
     """
     eval_users: int | None = None
-    """Judge each epoch on so many users, drawn once and the same for every run; None takes all of them.
+    """Judge each epoch on so many users, drawn once and the same for every run.
 
-    Test is looked at with all users in any case.
+    None takes all of them, or 20,000 where there are more. Test is looked at with all users in any case.
     """
     engine: EngineName = "auto"
     """The fastest engine that can do the work, or the plain one in torch, which the others agree with."""
