@@ -55,7 +55,7 @@ class Oracle:
 
     def rank(self, user: int, item: int) -> float:
         mine = self.scores[user, item]
-        if self.sampler.ecdf == "exact":
+        if not self.sampler.draws(self.train.n_items):
             return sum(s <= mine for s in self.scores[user]) / (self.train.n_items + 1)
         return (1 + sum(self.scores[user, k] <= mine for k in self.drawn)) / (len(self.drawn) + 2)
 
