@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PIP = .venv/bin/pip install --quiet -c constraints.txt
 
-.PHONY: demo test check bench bench-peers clean
+.PHONY: demo test check audit-dependencies package test-lowest drift torture bench bench-peers clean
 
 demo: .venv/installed
 	.venv/bin/evenhand compare demo --out runs/demo --force
@@ -15,6 +15,29 @@ check: .venv/installed-dev
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/python -m pytest
+	$(MAKE) --no-print-directory audit-dependencies
+
+# Known vulnerabilities of what evenhand runs on. Without a network it says that it did not run.
+audit-dependencies: .venv/installed
+	-@test -x .venv-audit/bin/pip-audit || \
+	  { $(PYTHON) -m venv .venv-audit && .venv-audit/bin/pip install --quiet pip-audit; }
+	@.venv/bin/python scripts/audit_dependencies.py .venv-audit/bin/pip-audit
+
+# sdist and wheel in dist/, the wheel tried in a fresh environment outside the checkout.
+package:
+	$(PYTHON) scripts/check_package.py
+
+# The tests with the lowest version of every dependency that pyproject.toml allows; torch alone is as usual.
+test-lowest: .venv-lowest/installed
+	NUMBA_CACHE_DIR=.venv-lowest/numba .venv-lowest/bin/python -m pytest $(LOWEST)
+
+# Rewrites tests/drift.json, the numbers that tests/test_drift.py holds every method to.
+drift: .venv/installed
+	.venv/bin/python scripts/drift.py
+
+# Kills every kind of work at each of its file operations and at random moments, and fills disks; half an hour.
+torture: .venv/installed
+	.venv/bin/python -m torture --kills 200 $(TORTURE)
 
 # `make bench LARGE=1` adds a log of 20 million pairs; EVENHAND_ML100K is a folder with MovieLens-100K.
 bench: .venv/installed
@@ -25,7 +48,7 @@ bench-peers: .venv-peers/installed
 
 
 clean:
-	rm -rf .venv .venv-peers runs dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-peers .venv-audit .venv-lowest runs dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -41,4 +64,9 @@ clean:
 .venv-peers/installed: benchmarks/peers/requirements.txt
 	$(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/pip install --quiet -r benchmarks/peers/requirements.txt
+	@touch $@
+
+.venv-lowest/installed: pyproject.toml constraints-lowest.txt
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/pip install --quiet -c constraints-lowest.txt -e '.[dev]'
 	@touch $@

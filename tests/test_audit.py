@@ -13,6 +13,7 @@ import pytest
 import evenhand as eh
 from audit_lists import LISTS, TEST, TRAIN, pairs
 from evenhand.audit.catalogue import BOOTSTRAPPED, METRICS
+from evenhand.audit.divide import by_values
 from evenhand.audit.document import from_json, to_json
 from evenhand.audit.result import Audit
 from run_cli import small_log
@@ -218,6 +219,20 @@ def test_taste_goes_by_the_share_of_hot_items(found: Audit) -> None:
     assert activity == {"2–3 train items": 5}  # the first quarter's last user has 3, as all others
 
 
+def test_an_attribute_of_many_numbers_is_cut_into_quarters() -> None:
+    ages = [str(age) for age in range(20, 40)]
+    cut = by_values("age", [*ages, None, "39"])
+    assert cut.labels == ("20 to 25", "26 to 30", "31 to 35", "36 to 39", "not given")
+    assert cut.sizes().tolist() == [6, 5, 5, 5, 1]
+    assert by_values("age", ["3", "3", "1.5"]).labels == ("1.5", "3")  # few numbers: one part each
+    # Equal numbers stay together: half of all are 7.
+    tied = by_values("n", [*["7"] * 20, *map(str, range(8, 28))])
+    assert tied.labels == ("7", "8 to 17", "18 to 27", "not given")
+    names = by_values("town", [*(f"town {n}" for n in range(20)), "town 3", "nan"])
+    assert len(names.labels) == 12
+    assert names.labels[-1] == "all others"
+
+
 def test_examples_say_why_and_mark_what_was_wanted() -> None:
     titles = pa.table({"item": list("abcdefghij"), "name": [f"Film {c}" for c in "ABCDEFGHIJ"]})
     shown = audited({"mine": lists(), "other": lists()}, items_file=titles, title="name").examples
@@ -232,6 +247,14 @@ def test_examples_say_why_and_mark_what_was_wanted() -> None:
     assert set(cat.lists) == {"mine", "other"}
     assert [s.item for s in cat.history] == ["a", "e"]
     assert [s.item for s in cat.wanted] == ["b"]
+
+
+def test_a_long_history_is_cut_and_its_length_told() -> None:
+    long = TRAIN | {"ann": "".join(map(chr, range(0x100, 0x100 + 45)))}
+    shown = audited({"mine": lists()}, train=table(long)).examples
+    ann = next(example for example in shown if example.user == "ann")
+    assert (len(ann.history), ann.n_history) == (20, 45)
+    assert (len(ann.wanted), ann.n_wanted) == (2, 2)
 
 
 def test_json_and_back(found: Audit) -> None:
@@ -263,6 +286,31 @@ def test_the_same_lists_twice_do_not_differ() -> None:
     twice = audited({"a": lists(), "b": lists()})
     assert {c.p for c in twice.contrasts} == {1.0}
     assert {c.difference.value for c in twice.contrasts} == {0.0}
+
+
+def test_what_may_be_chance_is_not_said_as_a_fact() -> None:
+    other = {user: items[::-1] for user, items in LISTS.items()}
+    found = audited({"mine": lists(), "other": lists(other), "same": lists()})
+    contrast = next(c for c in found.contrasts if (c.metric, c.k, c.b) == ("ndcg", 3, "other"))
+    assert not contrast.beyond_uncertainty
+    sentences = [finding.sentence for finding in audited({"mine": lists(), "other": lists(other)}).findings]
+    assert sentences[2].startswith("That mine is more accurate than other, by 0.")
+    assert "may be chance (p = " in sentences[2]
+    # Against the best of the others, which shows the very same lists.
+    assert [f.sentence for f in found.findings][2:] == [
+        "mine and same have the same NDCG@3.",
+        "mine and same have the same OHR@3.",
+    ]
+
+
+def test_the_lists_of_one_user_have_no_interval() -> None:
+    found = audited({"mine": lists({"ann": LISTS["ann"]}), "other": lists({"ann": "bfde"})})
+    metrics = found.row("mine", 3).metrics
+    for name in ("popularity_lift", "gini", "entropy", "coverage", "js_distance", "ocr_pooled"):
+        assert metrics[name].low is None, name
+    assert metrics["precision"].low is not None  # others want something too, and are shown nothing
+    lift = next(c for c in found.contrasts if (c.metric, c.k) == ("popularity_lift", 3))
+    assert math.isnan(lift.p)
 
 
 def test_the_room_can_be_called_whatever_was_imported() -> None:

@@ -144,7 +144,11 @@ def test_rows_without_a_score_are_dropped() -> None:
 def test_short_and_missing_lists() -> None:
     found = audited([row for row in rows() if row["user"] != "bob"])
     noted(found, "1 list shorter than 4; the empty slots count as misses")
-    noted(found, "1 of 5 test users have no list; it counts as empty")
+    noted(
+        found,
+        "1 of 5 test users have no list; it counts as empty (to judge served users alone, leave the others "
+        "out of test)",
+    )
     assert values(found)["precision"] == pytest.approx(CLEAN["precision"] - 2 / 4 / 5)
     assert values(found)["aplt"] == pytest.approx((1 + 2 / 4 + 1 + 3 / 4) / 4)
 
@@ -166,7 +170,7 @@ def test_users_without_a_wish_count_for_exposure_only() -> None:
 def test_a_test_that_overlaps_train_is_told_with_the_count() -> None:
     both = TEST | {"ann": "dea"}
     found = audited(rows(), test=table(both))
-    assert "1 test pairs also occur in train; they are left out." in found.notes
+    assert "1 test pair also occurs in train; it is left out." in found.notes
     same(found)
 
 

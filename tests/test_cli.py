@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
+from dataclasses import fields, replace
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -18,6 +20,7 @@ from rich.console import Console
 
 from evenhand import __version__
 from evenhand.cli import show
+from evenhand.cli.options import Sampling, Training
 from evenhand.data.groups import read_groups
 from evenhand.data.interactions import Interactions
 from evenhand.experiments.compare import Row
@@ -191,6 +194,7 @@ def test_evaluating_the_lists_gives_what_training_reported(desk: Path, tmp_path:
     every, one = (
         document("evaluate", tmp_path / name, *split)["rows"] for name in ("all.parquet", "best.csv")
     )
+    assert {row["name"] for row in every} == {"all"}
     for reported, of_all, of_best in zip(trained["rows"], every, one, strict=True):
         for name in METRICS:
             values = reported["metrics"][name]["values"]
@@ -331,6 +335,23 @@ def test_every_command_has_help(command: str) -> None:
         ended = evenhand(command, flag)
         assert (ended.code, ended.err) == (0, "")
         assert f"Usage: evenhand {command}" in ended.out
+
+
+def test_help_tells_the_defaults_that_the_library_has() -> None:
+    """They stand there as text, since help must not load what holds them."""
+    from evenhand.encoders import LightGCN
+    from evenhand.samplers import AUCSampler
+    from evenhand.training.settings import Settings
+
+    held = {f.name: f.default for kind in (Settings, LightGCN, AUCSampler) for f in fields(kind)}
+    told = {}
+    for group in (Training, Sampling):
+        for name, hint in get_type_hints(group, include_extras=True).items():
+            found = re.search(r"\(default ([0-9.]+)\)", get_args(hint)[1].help)
+            if found:
+                told[name] = float(found[1])
+    assert told == {name: held[name] for name in told}
+    assert {"epochs", "batch", "lr", "dim", "layers", "patience", "alpha", "candidates"} <= set(told)
 
 
 def test_help_groups_the_options_of_compare() -> None:
@@ -523,6 +544,18 @@ def test_the_best_of_each_column_is_starred() -> None:
     out = Console(width=200, file=StringIO(), force_terminal=True)
     show.print_rows(out, [row("a", 0.1), row("b", 0.3)], "title")
     assert "\x1b[1;32m.3000*" in out.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_rate_without_a_denominator_gets_no_star() -> None:
+    """Who shows no cold item has an OCR of 0."""
+    silent = row("a", 0.0)
+    silent = replace(silent, metrics={**silent.metrics, "ocr_defined": summarise([float("nan")])})
+    lines, _ = drawn([silent, row("b", 0.1), row("c", 0.3)], 200)
+    # ohr, ocr, uhr, ucr
+    assert [line.split()[-4:] for line in lines[2:4]] == [
+        [".0000*", ".0000", ".0000*", ".0000*"],
+        [".1000", ".1000*", ".1000", ".1000"],
+    ]
 
 
 def test_labels_that_look_like_markup_are_printed_as_they_are() -> None:

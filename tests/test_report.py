@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 
 from evenhand.audit.report import write_report
+from evenhand.audit.report.accuracy_charts import slice_figures
 from evenhand.audit.report.exposure_charts import items_that_fill
 from evenhand.audit.report.labels import higher_is_better, main_groups, short
 from evenhand.audit.report.page import page
-from evenhand.audit.report.tables import best_value
+from evenhand.audit.report.tables import best_value, main_table
 from evenhand.audit.report.text import clean, percent
 from evenhand.audit.report.training_charts import training_figures
-from evenhand.audit.result import Audit, Change, Estimate, Exposure, Finding, SystemRow
+from evenhand.audit.result import Audit, Change, Estimate, Exposure, Finding, SliceRow, SystemRow
 from evenhand.audit.story import TrainingStory, curves_of
 from evenhand.errors import InputError
 from run_cli import TINY, evenhand, small_log, write_log
@@ -205,6 +206,83 @@ def test_the_best_value_is_marked_by_direction_and_not_without_one() -> None:
     assert best_value(rows, "arp") is None
     assert best_value(rows[:1], "ndcg") is None
     assert best_value(rows, "unheard_of") is None
+
+
+def test_silence_is_not_the_best() -> None:
+    """A system that shows no cold item has an OCR of 0, and deserves no star for it."""
+    shown = {"ocr": Estimate(0.4, 0.3, 0.5), "ocr_defined": Estimate(0.6)}
+    rows = (
+        SystemRow("a", 10, {"ocr": Estimate(0.0, 0.0, 0.0), "ocr_defined": Estimate(float("nan"))}),
+        SystemRow("b", 10, shown),
+        SystemRow("c", 10, shown | {"ocr": Estimate(0.5, 0.4, 0.6)}),
+    )
+    assert best_value(rows, "ocr") == 0.4
+    table = main_table(replace(sample_audit(("a", "b", "c")), rows=rows))
+    silent, best, other = table.split('<tr><th scope="row">')[1:]
+    assert "0.000<small>none shown</small>" in silent
+    assert ["★" in row for row in (silent, best, other)] == [False, True, False]
+
+
+def _sliced(values: dict[str, tuple[Estimate, ...]]) -> str:
+    """The title of a chart over these parts; the first value of each is the first system's."""
+    audit = sample_audit(("a", "b"))
+    slices = tuple(
+        SliceRow("taste", "users", part, 100, name, 10, {"ndcg": estimate})
+        for part, estimates in values.items()
+        for name, estimate in zip(audit.systems, estimates, strict=True)
+    )
+    (figure,) = slice_figures(replace(audit, slices=slices))
+    return figure.title
+
+
+def test_the_title_of_slices_is_true_of_the_first_system() -> None:
+    def near(value: float, by: float = 0.02) -> Estimate:
+        return Estimate(value, value - by, value + by)
+
+    low, high, point = near(0.1), near(0.3), Estimate(0.0, 0.0, 0.0)
+    assert (
+        _sliced({"x": (low, high), "y": (high, near(0.9)), "z": (near(0.2), point)})
+        == "NDCG@10 of a is highest in “y”, lowest in “x”"
+    )
+    assert (
+        _sliced({"x": (high, low), "y": (point, low), "z": (point, low)})
+        == "NDCG@10 of a is highest in “x”, lowest in 2 of 3 parts"
+    )
+    assert (
+        _sliced({"x": (near(0.30), low), "y": (near(0.32), high)})
+        == "NDCG@10 of a differs between these parts by no more than chance"
+    )
+
+
+def test_of_many_parts_the_outermost_must_lie_further_apart() -> None:
+    two = {"x": (Estimate(0.30, 0.28, 0.32),) * 2, "y": (Estimate(0.33, 0.31, 0.35),) * 2}
+    many = two | {f"p{n}": (Estimate(0.315, 0.295, 0.335),) * 2 for n in range(6)}
+    assert "highest in “y”" in _sliced(two)
+    assert "no more than chance" in _sliced(many)
+
+
+def test_how_much_more_a_user_had_is_the_whole_rest() -> None:
+    audit = sample_audit()
+    example = replace(audit.examples[0], n_history=536)
+    seen = Page(page(replace(audit, examples=(example,))))
+    assert "and 524 more" in seen.text
+
+
+def test_the_first_screen_says_what_its_words_mean() -> None:
+    seen = Page(page(sample_audit()))
+    assert "is what the user has in the test data" in seen.text
+    assert "is what the user has in the test data" not in Page(page(bare_audit())).text
+
+
+def test_under_the_papers_protocol_it_says_whose_numbers_are_shown() -> None:
+    story = sample_story()
+    assert story.protocol == "paper"
+    seen = Page(page(sample_audit(), story))
+    assert "of each contender’s saved model, from its best epoch by precision" in seen.text
+    assert "taken at its own best test epoch" in seen.text
+    honest = Page(page(sample_audit(), replace(story, protocol="honest")))
+    assert "best epoch by precision" not in honest.text
+    assert "own best test epoch" not in honest.text
 
 
 def test_unknown_metrics_are_called_by_their_own_name(whole: Page) -> None:

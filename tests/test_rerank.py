@@ -444,6 +444,21 @@ def test_the_command_refuses_in_one_line(
     assert not (desk / "better.csv").exists()
 
 
+def test_lists_may_call_their_columns_otherwise_than_train(desk: Path) -> None:
+    named = pq.read_table(desk / "recs.parquet")
+    other = {"user": "userId", "item": "movieId"}
+    pq.write_table(
+        named.rename_columns([other.get(name, name) for name in named.column_names]), desk / "other.parquet"
+    )
+    given = ("rerank", desk / "other.parquet", "--train", desk / "train.csv", "--to", desk / "better.csv")
+    refused = evenhand(*given)
+    assert refused.code == 2
+    assert "did you mean 'userId'? Name it with --rec-user." in refused.err
+    assert evenhand(*given, "--rec-user", "userId", "--rec-item", "movieId").code == 0
+    expected = eh.rerank(str(desk / "recs.parquet"), str(desk / "train.csv"))
+    assert pa.csv.read_csv(desk / "better.csv").to_pydict() == expected.to_pydict()
+
+
 def test_an_existing_file_stays_unless_forced(desk: Path) -> None:
     to = desk / "better.csv"
     to.write_text("mine")

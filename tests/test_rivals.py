@@ -276,7 +276,7 @@ def test_rows_are_gathered_in_the_order_asked() -> None:
         ("ease:l2=0", "l2 must be a positive number, not 0."),
         ("ease:l2=inf", "l2 must be a positive number, not inf."),
         ("ease:l2=much", "l2 must be a positive number, not much."),
-        ("ease:lambda=3", "unknown parameter of 'ease' 'lambda'; Known: l2."),
+        ("ease:lambda=3", "unknown parameter of 'ease' 'lambda'; Known: balance, l2."),
         ("popular:k=3", "method 'popular' has no parameters, but 'k' was given."),
         ("itemknn:neighbours=0", "neighbours must be a whole number of at least 1, not 0."),
         ("itemknn:neighbours=2.5", "neighbours must be a whole number of at least 1, not 2.5."),
@@ -351,7 +351,8 @@ def test_rivals_stand_in_the_same_table() -> None:
     assert [len(row.metrics["ndcg"].values) for row in found.rows] == [3, 1, 3, 1]
     assert [row.metrics["ndcg"].std is None for row in found.rows] == [False, True, False, True]
     document = found.to_json()
-    assert document["configuration"]["methods"]["ease:l2=30"] == {"method": "ease", "parameters": {"l2": 30}}
+    recorded = document["configuration"]["methods"]["ease:l2=30"]
+    assert recorded == {"method": "ease", "parameters": {"l2": 30, "balance": 0}}
     assert document["training"]["popular"]["chosen_epochs"] == []
 
 
@@ -452,7 +453,7 @@ def test_flags_of_samplers_have_no_effect_on_rivals(tmp_path: Path) -> None:
 
 def test_methods_lists_rivals() -> None:
     listed = evenhand("methods", "--json").document["rivals"]
-    assert [one["name"] for one in listed] == ["popular", "itemknn", "ease", "als"]
+    assert [one["name"] for one in listed] == list(RIVALS)
     assert listed[1]["parameters"] == {"neighbours": 100, "shrink": 10}
     assert "itemknn" in evenhand("methods").out
 

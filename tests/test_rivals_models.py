@@ -81,7 +81,7 @@ def test_only_what_depends_on_a_seed_has_several() -> None:
     assert model.seeds == (5,)
     assert len(found.fitted) == 1
     assert model.info["method"] == "ease"
-    assert model.info["rival"] == {"name": "ease", "l2": 400}
+    assert model.info["rival"] == {"name": "ease", "l2": 400, "balance": 0}
     with pytest.raises(InputError, match="the model has no seed 6; it has 5"):
         model.recommend(k=1, seed=6)
 
@@ -213,7 +213,7 @@ def test_similar_items_end_where_weights_end() -> None:
 def test_popular_knows_no_likeness_and_items_have_no_vectors() -> None:
     with pytest.raises(InputError, match="knows nothing of two items together"):
         eh.Popular().fit(LOG).model().similar(3)
-    with pytest.raises(InputError, match="a model of ease has weights of items and no vectors to export"):
+    with pytest.raises(InputError, match="a model of ease has no vectors to export"):
         _ = eh.EASE(l2=30).fit(LOG).model().vectors
 
 
@@ -265,9 +265,10 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("rivals")
     write_log(SPLIT.consumed, folder / "train.csv")
     write_log(SPLIT.test, folder / "test.csv")
-    for rival in ("popular", "itemknn", "ease:l2=30", "als:factors=4"):
+    for rival in ("popular", "itemknn", "ease:l2=30", "als:factors=4", "blend:parts=ease+als"):
+        seeds = 1 if rival.startswith("blend") else 2  # of a blend one seed is kept
         ended = evenhand(
-            "train", folder / "train.csv", "--test", folder / "test.csv", "--method", rival, "--seeds", "2",
+            "train", folder / "train.csv", "--test", folder / "test.csv", "--method", rival, "--seeds", seeds,
             "--out", folder / rival.partition(":")[0], "--hot", "paper", "--json",
         )  # fmt: skip
         assert ended.code == 0, ended.err
@@ -358,7 +359,7 @@ def test_export_refuses_what_has_no_vectors(to: str, desk: Path, tmp_path: Path)
     ended = evenhand("export", desk / "ease", "--to", to, "--out", out)
     assert ended.code == 2
     assert ended.err == (
-        "evenhand: a model of ease has weights of items and no vectors to export; write its lists with "
+        "evenhand: a model of ease has no vectors to export; write its lists with "
         "`evenhand recommend --out`, or train als or another method that has vectors.\n"
     )
     assert not out.exists()

@@ -226,7 +226,10 @@ def test_given_parts_share_one_sorted_vocabulary(train, test, as_text) -> None:
     assert split.train.user_ids.equals(split.test.user_ids)
     assert split.train.item_ids.equals(split.test.item_ids)
     repeated = len(set(test) & set(train))
-    assert (f"{repeated} test pairs also occur in train; they are left out." in split.notes) == bool(repeated)
+    told = "1 test pair also occurs in train; it is left out."
+    if repeated != 1:
+        told = f"{repeated} test pairs also occur in train; they are left out."
+    assert (told in split.notes) == bool(repeated)
     new = [len({row[side] for row in left} - {row[side] for row in train}) for side in (1, 0)]
     items, users = count(new[0], "item"), count(new[1], "user")
     strangers = f"{items} and {users} of the test part never occur in train; they are kept."
@@ -254,8 +257,8 @@ def test_validation_is_drawn_from_train_or_given() -> None:
     assert pairs(given_part.validation) == {(0, 60)}
     assert pairs(given_part.test) == {(0, 50)}
     assert given_part.notes[:2] == (
-        "1 validation pairs also occur in train; they are left out.",
-        "1 test pairs also occur in train or validation; they are left out.",
+        "1 validation pair also occurs in train; it is left out.",
+        "1 test pair also occurs in train or validation; it is left out.",
     )
     with pytest.raises(InputError, match="not both"):
         given_split(train, test, validation=0.1, validation_part=test)
@@ -276,7 +279,7 @@ def test_integers_beside_strings_count_as_strings(tmp_path) -> None:
     assert split.test.item_ids.to_pylist() == ["-7", "10", "5", "a1"]
     assert split.notes == (
         NOTE.format("item", "test"),
-        "1 test pairs also occur in train; they are left out.",
+        "1 test pair also occurs in train; it is left out.",
         "1 item and 0 users of the test part never occur in train; they are kept.",
     )
 

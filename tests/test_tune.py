@@ -26,6 +26,7 @@ from evenhand.experiments.compare import compare
 from evenhand.experiments.judge import Judge, tuning_split
 from evenhand.experiments.search_space import FIXED, RANGES, Choice, Range, parse_range, search_space
 from evenhand.experiments.setup import Setup
+from evenhand.experiments.trial import Verdict
 from evenhand.experiments.tune import TuneResult, tune
 from evenhand.methods import METHODS, contender
 from evenhand.rivals import RIVALS
@@ -65,16 +66,16 @@ def hill(monkeypatch: pytest.MonkeyPatch) -> list[Setup]:
         values = setup.parameters()
         return float(np.exp(-((np.log10(values["beta"]) + 1) ** 2) - 4 * (values["alpha"] - 0.9) ** 2))
 
-    def heights(judge: Judge, setups: Sequence[Setup]) -> list[float]:
+    def heights(judge: Judge, setups: Sequence[Setup]) -> list[Verdict]:
         tried.extend(setups)
-        return [height(setup) for setup in setups]
+        return [Verdict((height(setup),)) for setup in setups]
 
-    monkeypatch.setattr(Judge, "values", heights)
+    monkeypatch.setattr(Judge, "judged", heights)
     return tried
 
 
-def told(result: TuneResult) -> list[tuple[dict[str, Any], float]]:
-    return [(dict(trial.parameters), trial.value) for trial in result.trials]
+def told(result: TuneResult) -> list[tuple[dict[str, Any], Verdict]]:
+    return [(dict(trial.parameters), trial.verdict) for trial in result.trials]
 
 
 # ranges
@@ -181,6 +182,20 @@ def test_a_search_never_sees_the_test_part(split: Split) -> None:
     assert (seen.train is split.train, seen.validation is split.validation) == (True, True)
 
 
+@pytest.mark.parametrize("metric", ["ndcg@10", "recall@5", "ndcg@10,ohr@10", "precision@5,ucr_pooled@20"])
+def test_a_search_does_not_even_touch_the_test_part(split: Split, metric: str) -> None:
+    class Untouchable:
+        def __getattribute__(self, name: str) -> Any:
+            pytest.fail(f"the search asked the test part for {name}")
+
+        def __len__(self) -> int:
+            pytest.fail("the search counted the test part")
+
+    closed = Split(split.train, split.validation, Untouchable(), "closed")  # type: ignore[arg-type]
+    shut, open_ = (tune(one, "ease", trials=3, metric=metric) for one in (closed, split))
+    assert told(shut) == told(open_)
+
+
 def test_without_a_validation_part_a_tenth_of_train_becomes_one(split: Split) -> None:
     seen = tuning_split(Split(split.train, None, split.test, "given"))
     assert seen.validation is not None
@@ -219,11 +234,14 @@ def test_a_point_that_cannot_be_trained_is_a_trial_with_a_reason(split: Split) -
 # interruptions
 
 
+@pytest.mark.parametrize("metric", ["ndcg@10", "ndcg@10,ohr@10"])
 def test_a_killed_search_goes_on_without_loss_or_repetition(
-    split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, metric: str
 ) -> None:
     def search(trials: int, storage: Path, on_trial: Any = None) -> TuneResult:
-        return tune(split, "dns", trials=trials, settings=SETTINGS, storage=storage, on_trial=on_trial)
+        return tune(
+            split, "dns", trials=trials, settings=SETTINGS, storage=storage, on_trial=on_trial, metric=metric
+        )
 
     fork = multiprocessing.get_context("fork")
     mine, theirs = fork.Pipe(duplex=False)
@@ -239,8 +257,8 @@ def test_a_killed_search_goes_on_without_loss_or_repetition(
     before = search(1, journal)  # nothing left to do: shows what was kept
     assert 3 <= len(before.trials) < 50
     trained = []
-    judged = Judge.values
-    monkeypatch.setattr(Judge, "values", lambda *given: trained.append(given) or judged(*given))
+    judged = Judge.judged
+    monkeypatch.setattr(Judge, "judged", lambda *given: trained.append(given) or judged(*given))
     more = len(before.trials) + 3
     after = search(more, journal)
     assert len(trained) == 3
@@ -265,17 +283,17 @@ def test_a_half_written_line_and_a_lock_left_behind_do_no_harm(
 def test_a_stopped_search_says_how_to_go_on(
     split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hill: list[Setup]
 ) -> None:
-    whole, judged = told(tune(split, trials=4)), Judge.values
+    whole, judged = told(tune(split, trials=4)), Judge.judged
 
-    def interrupted(*given: Any) -> list[float]:
+    def interrupted(*given: Any) -> list[Verdict]:
         if len(hill) == 4 + 2:
             raise KeyboardInterrupt
         return judged(*given)
 
-    monkeypatch.setattr(Judge, "values", interrupted)
+    monkeypatch.setattr(Judge, "judged", interrupted)
     with pytest.raises(StoppedError, match=r"after 2 of 4 trials; run the same command again"):
         tune(split, trials=4, storage=tmp_path / "trials.log")
-    monkeypatch.setattr(Judge, "values", judged)
+    monkeypatch.setattr(Judge, "judged", judged)
     assert told(tune(split, trials=4, storage=tmp_path / "trials.log")) == whole
 
 

@@ -20,6 +20,7 @@ from evenhand.experiments.search_space import Choice
 from evenhand.experiments.setup import Setup
 from evenhand.experiments.side_by_side import ON_GPU, group_size, replicas_that_fit, together
 from evenhand.experiments.study import Study
+from evenhand.experiments.trial import Verdict
 from evenhand.experiments.tune import TuneResult, tune
 from evenhand.samplers import AUCSampler, UniformSampler
 from evenhand.training import Settings, train
@@ -46,13 +47,13 @@ def split() -> Split:
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[list[Setup]]:
     """The setups of every run that was trained."""
     made: list[list[Setup]] = []
-    judged = Judge.values
+    judged = Judge.judged
 
-    def values(judge: Judge, setups: Sequence[Setup]) -> list[float]:
+    def values(judge: Judge, setups: Sequence[Setup]) -> list[Verdict]:
         made.append(list(setups))
         return judged(judge, setups)
 
-    monkeypatch.setattr(Judge, "values", values)
+    monkeypatch.setattr(Judge, "judged", values)
     return made
 
 
@@ -61,12 +62,13 @@ def hill(monkeypatch: pytest.MonkeyPatch) -> list[list[Setup]]:
     """Runs that cost nothing; best where lr is 0.01, and better with more candidates."""
     made: list[list[Setup]] = []
 
-    def values(judge: Judge, setups: Sequence[Setup]) -> list[float]:
+    def values(judge: Judge, setups: Sequence[Setup]) -> list[Verdict]:
         made.append(list(setups))
         points = [setup.parameters() for setup in setups]
-        return [float(np.exp(-((np.log10(p["lr"]) + 2) ** 2)) + 0.01 * p["candidates"]) for p in points]
+        heights = [np.exp(-((np.log10(p["lr"]) + 2) ** 2)) + 0.01 * p["candidates"] for p in points]
+        return [Verdict((float(height),)) for height in heights]
 
-    monkeypatch.setattr(Judge, "values", values)
+    monkeypatch.setattr(Judge, "judged", values)
     return made
 
 
@@ -252,7 +254,7 @@ def stopped(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, after: int)
 @pytest.mark.parametrize(
     ("owner", "name", "after"),
     [
-        *((Judge, "values", after) for after in (0, 1, 20)),
+        *((Judge, "judged", after) for after in (0, 1, 20)),
         *((Study, "_ask", after) for after in (0, 2, 35)),
         *((Study, "tell", after) for after in (0, 3, 35)),
     ],
@@ -279,7 +281,7 @@ def test_an_interrupted_search_in_groups_ends_like_one_that_was_not(
 def test_what_a_group_has_finished_is_not_trained_again(
     split: Split, tmp_path: Path, hill: list[list[Setup]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    again = stopped(monkeypatch, Judge, "values", 1)
+    again = stopped(monkeypatch, Judge, "judged", 1)
     with pytest.raises(StoppedError, match=r"stopped after \d of 8 trials"):
         tune(split, "dns", trials=8, side_by_side=8, storage=tmp_path / "trials.log")
     again()
@@ -292,7 +294,7 @@ def test_a_database_asks_for_the_interrupted_points_again(
     split: Split, tmp_path: Path, hill: list[list[Setup]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"sqlite:///{tmp_path}/trials.db"
-    again = stopped(monkeypatch, Judge, "values", 1)
+    again = stopped(monkeypatch, Judge, "judged", 1)
     with pytest.raises(StoppedError):
         tune(split, "dns", trials=6, side_by_side=6, storage=url)
     again()

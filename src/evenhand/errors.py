@@ -16,6 +16,10 @@ class StoppedError(RunError):
     """A person stopped the work; the message says what was saved and how to go on."""
 
 
+class DivergedError(RunError):
+    """Training left the numbers; the message has no full stop, so that the caller can say what is kept."""
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     """An `InputError` for a name that does not exist, offering the nearest one that does.
 

@@ -34,6 +34,16 @@ def available_bytes(device: torch.device) -> int | None:
     return min(known) if known else _from_sysconf()
 
 
+def is_shortage(problem: BaseException) -> bool:
+    """Whether an error says that memory could not be had, be it main memory or a GPU's."""
+    import torch
+
+    if isinstance(problem, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    words = ("not enough memory", "can't allocate memory")
+    return isinstance(problem, RuntimeError) and any(some in str(problem) for some in words)
+
+
 def gigabytes(size: int) -> str:
     """
     >>> gigabytes(1_234_000_000), gigabytes(12_300_000)

@@ -41,6 +41,8 @@ def read_attributes(
         raise InputError("--slice-by needs the file that holds the column: --users-file or --items-file.")
     if title is not None and items_file is None:
         raise InputError("--title needs the file that holds the titles: --items-file.")
+    _refuse_unused(users_file, bool(slice_by), "--slice-by")
+    _refuse_unused(items_file, bool(slice_by or title), "--slice-by or --title")
     wanted = tuple(dict.fromkeys(slice_by))
     notes: list[str] = []
     of_users = _texts(users_file, "user", wanted, ground, reading, notes)
@@ -48,9 +50,9 @@ def read_attributes(
     of_items = _texts(items_file, "item", (*wanted, *titles), ground, reading, notes)
     for column in (*wanted, *titles):
         if column not in of_items and (column in titles or column not in of_users):
-            given = [source for source in (users_file, items_file) if source is not None]
-            files = " nor ".join(source_label(source) for source in given)
-            raise InputError(f"there is no column '{column}' in {files}; name one that is there.")
+            files = (items_file,) if column in titles else (users_file, items_file)
+            given = [source for source in files if source is not None]
+            raise _no_column(column, "title" if column in titles else "slice_by", given)
     both = {column for column in wanted if column in of_users and column in of_items}
     return Attributes(
         tuple(by_values(_called(c, "user", both), of_users[c].to_pylist()) for c in wanted if c in of_users),
@@ -58,6 +60,24 @@ def read_attributes(
         None if title is None else of_items[title],
         tuple(notes),
     )
+
+
+def _refuse_unused(source: Any, used: bool, option: str) -> None:
+    if source is not None and not used:
+        raise InputError(f"{source_label(source)} is read for nothing; name a column of it with {option}.")
+
+
+def _no_column(column: str, role: str, sources: list[Any]) -> InputError:
+    """What the files have instead; of two files, the one with a column of a similar name is told."""
+    from evenhand.data.read import read_columns
+
+    told = []
+    for source in sources:
+        try:
+            read_columns(source, [Column(role, "text", column)])
+        except InputError as problem:
+            told.append(str(problem).replace("--slice_by", "--slice-by"))
+    return InputError(next((message for message in told if "did you mean" in message), told[0]))
 
 
 def _called(column: str, role: str, both: set[str]) -> str:
@@ -108,4 +128,11 @@ def _table(source: Any, role: str, id_column: str, columns: list[str]) -> pa.Tab
     try:
         return read_columns(source, [Column("id", "id", role), *texts])
     except InputError:
-        return read_columns(source, [Column("id", "id", id_column), *texts])
+        try:
+            return read_columns(source, [Column("id", "id", id_column), *texts])
+        except InputError as problem:
+            told = str(problem).replace("Name it with id= or --id.", f"Call the column of ids '{id_column}'.")
+            told = told.replace(
+                "name the right one with id= or --id.", f"call the column of ids '{id_column}'."
+            )
+            raise InputError(told) from None

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evenhand.metrics.users import HIGHER_IS_BETTER as KNOWN
-from evenhand.metrics.users import POOLED
+from evenhand.metrics.users import POOLED, RATES
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,8 @@ def _known(name: str) -> Metric:
     group = "accuracy" if name in ("precision", "recall", "f1", "ndcg", "fpr", "fnr", "fpr_true") else "bias"
     rate, _, average = name.partition("_") if name != "fpr_true" else (name, "", "")
     title, meaning = _MEANINGS[rate]
+    if name in RATES:
+        meaning = f"{meaning}; a user without any counts as 0"
     if average:
         title, meaning = f"{title} ({average})", f"{meaning}; over {_AVERAGES[average]}"
     return Metric(name, title, group, KNOWN[name], meaning)

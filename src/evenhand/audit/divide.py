@@ -79,7 +79,10 @@ def by_taste(ground: Ground, audience: np.ndarray) -> Division:
 
 
 def by_values(by: str, values: list[str | None]) -> Division:
-    """One part for each value; of many values the most frequent have parts of their own."""
+    """One part a value; many numbers are cut into quarters, of many texts the most frequent stand alone."""
+    numbers = _numbers(values)
+    if numbers is not None and len(np.unique(numbers[~np.isnan(numbers)])) > MOST_PARTS:
+        return _quarters(by, numbers)
     texts = np.array([MISSING if value is None else value for value in values], dtype=object)
     found, code, counts = np.unique(texts.astype(str), return_inverse=True, return_counts=True)
     if len(found) <= MOST_PARTS:
@@ -88,3 +91,26 @@ def by_values(by: str, values: list[str | None]) -> Division:
     place = np.full(len(found), len(kept), dtype=np.int16)
     place[kept] = np.arange(len(kept))
     return Division(by, (*found[kept].tolist(), OTHERS), place[code])
+
+
+def _numbers(values: list[str | None]) -> np.ndarray | None:
+    """The values as finite numbers, nan where there is none; None if any is something else."""
+    try:
+        numbers = np.array([np.nan if value is None else float(value) for value in values])
+    except ValueError:
+        return None
+    given = np.array([value is not None for value in values], dtype=bool)
+    return numbers if np.isfinite(numbers[given]).all() else None
+
+
+def _quarters(by: str, numbers: np.ndarray) -> Division:
+    """Quarters by size; equal numbers stay together, so that parts may be unequal or fewer."""
+    given = ~np.isnan(numbers)
+    ends = np.unique(np.quantile(numbers[given], (0.25, 0.5, 0.75, 1.0), method="inverted_cdf"))
+    part = np.searchsorted(ends, numbers).astype(np.int16)
+    part[~given] = len(ends)
+    labels = []
+    for which in range(len(ends)):
+        low, high = numbers[part == which].min(), numbers[part == which].max()
+        labels.append(f"{low:.12g}" if low == high else f"{low:.12g} to {high:.12g}")
+    return Division(by, (*labels, MISSING), part)

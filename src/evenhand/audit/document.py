@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from evenhand.audit.result import (
     Audit,
@@ -23,6 +25,7 @@ from evenhand.audit.result import (
     SystemRow,
 )
 from evenhand.errors import InputError
+from evenhand.visible import one_line
 
 FORMAT = 1
 
@@ -59,9 +62,14 @@ def from_json(document: Mapping[str, Any]) -> Audit:
     if document.get("evenhand_audit") != FORMAT:
         raise InputError("this is not the JSON of an audit; write one with `evenhand audit --save`.")
     try:
-        return _audit(document)
+        found = _audit(document)
+        if not _fits(found, Audit):
+            raise TypeError("a value of the wrong type")
     except (KeyError, TypeError, AttributeError, ValueError) as problem:
-        raise InputError(f"the JSON of the audit is not whole ({problem}); write it anew.") from None
+        raise InputError(
+            f"the JSON of the audit is not whole ({one_line(problem)}); write it anew."
+        ) from None
+    return found
 
 
 def _audit(document: Mapping[str, Any]) -> Audit:
@@ -114,11 +122,39 @@ def read_audit(path: Path) -> Audit:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
         raise InputError(f"cannot read {path}: {problem.strerror}.") from problem
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InputError(f"{path} is not JSON; give a file written with `evenhand audit --save`.") from None
     if not isinstance(document, dict):
         raise InputError(f"{path} is not the JSON of an audit; write one with `evenhand audit --save`.")
     return from_json(document)
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value, with all that is in it, is of the type that its dataclass states.
+
+    >>> _fits(Estimate(0.5, None, None), Estimate), _fits(Estimate("0.5", None, None), Estimate)
+    (True, False)
+    """
+    origin, inside = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return True
+    if origin is UnionType:
+        return any(_fits(value, one) for one in inside)
+    if origin is tuple:
+        kinds = inside[:1] * len(value) if inside[-1] is Ellipsis else inside
+        return len(kinds) == len(value) and all(map(_fits, value, kinds))
+    if origin is Mapping:
+        return isinstance(value, Mapping) and all(_fits(one, inside[1]) for one in value.values())
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return all(_fits(getattr(value, one.name), hints[one.name]) for one in fields(kind))
+    if kind in (int, float):
+        allowed = (int, float) if kind is float else int
+        # In JSON a whole number may have any number of digits; as a float it may not.
+        return (
+            isinstance(value, allowed) and not isinstance(value, bool) and not abs(value) > sys.float_info.max
+        )
+    return isinstance(value, kind)
 
 
 def _metric(found: Estimate) -> dict[str, Any]:
@@ -140,7 +176,8 @@ def _example(one: Mapping[str, Any]) -> Example:
         return tuple(Shown(**item) for item in items)
 
     lists = {name: shown(items) for name, items in one["lists"].items()}
-    return Example(one["user"], one["why"], shown(one["history"]), shown(one["wanted"]), lists)
+    sizes = {name: one.get(name) for name in ("n_history", "n_wanted")}
+    return Example(one["user"], one["why"], shown(one["history"]), shown(one["wanted"]), lists, **sizes)
 
 
 def _number(value: float | None) -> float:

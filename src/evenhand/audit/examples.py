@@ -97,6 +97,8 @@ def _example(
         history=shown(_history(ground, user)[:MOST_SHOWN]),
         wanted=shown(_by_popularity(ground, wanted)[:MOST_SHOWN]),
         lists={name: shown(_filled(ranked.top(user, user + 1, k)[0])) for name, ranked in systems.items()},
+        n_history=len(ground.train.row(user)),
+        n_wanted=len(wanted),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,9 @@ from evenhand.audit.document import to_json
 from evenhand.audit.gates import Judged
 from evenhand.audit.outlets import junit
 from evenhand.audit.result import Audit
+from evenhand.data.whole import whole_file
 from evenhand.errors import InputError
+from evenhand.visible import json_text
 
 
 def check_target(path: str | None, force: bool) -> None:
@@ -30,7 +31,7 @@ def check_target(path: str | None, force: bool) -> None:
 
 
 def save_audit(audit: Audit, path: str | Path) -> None:
-    write_text(Path(path), json.dumps(to_json(audit), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(Path(path), json_text(to_json(audit)) + "\n")
 
 
 def save_junit(judged: Sequence[Judged], path: str | Path) -> None:
@@ -38,10 +39,8 @@ def save_junit(judged: Sequence[Judged], path: str | Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    partial = path.with_name(path.name + ".partial")
     try:
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, path)
+        with whole_file(path) as partial:
+            partial.write_text(text, encoding="utf-8", newline="\n")
     except OSError as problem:
-        partial.unlink(missing_ok=True)
-        raise InputError(f"cannot write {path}: {problem.strerror}.") from problem
+        raise InputError(f"cannot write {path}: {problem.strerror or problem}.") from problem

@@ -28,12 +28,10 @@ def find(
         rival = max(systems[1:], key=lambda name: _order(metrics[name][lead].value, higher))
         between = {c.metric: c for c in contrasts if c.k == k and {c.a, c.b} == {first, rival}}
         if measures.has_test:
-            found = [*found[:2], _against(between["ndcg"], "NDCG", "more accurate", "less accurate")]
-            words = ("errs more often in the hot items it shows", "errs less often in the hot items it shows")
-            found.append(_against(between["ohr"], "OHR", *words, plain=True))
+            found = [*found[:2], _against(between["ndcg"], "NDCG", "is {} accurate")]
+            found.append(_against(between["ohr"], "OHR", "errs {} often in the hot items it shows"))
         else:
-            words = ("shows more of the long tail", "shows less of the long tail")
-            found.append(_against(between["aplt"], "APLT", *words, plain=True))
+            found.append(_against(between["aplt"], "APLT", "shows {} of the long tail"))
     return tuple(one for one in found if one is not None)
 
 
@@ -47,7 +45,8 @@ def _unwanted(name: str, own: Mapping[str, Estimate], k: int) -> Finding | None:
     hot, cold = own["ohr_pooled"], own["ocr_pooled"]
     if math.isnan(hot.value):
         return None
-    tail = "" if math.isnan(cold.value) else f"; of the cold ones {percent(cold)}"
+    share = f"which make up {100 * own['aplt'].value:.1f} % of its lists"
+    tail = "" if math.isnan(cold.value) else f"; of the cold ones, {share}, {percent(cold)}"
     return Finding(
         f"Of the hot items that {name} shows in its top {k}, {percent(hot)} were not wanted{tail}.", None
     )
@@ -76,12 +75,14 @@ def _missed(name: str, own: Mapping[str, Estimate], measures: Measures, k: int) 
 def _lift(name: str, lift: Estimate, k: int) -> Finding | None:
     if math.isnan(lift.value):
         return None
-    certain = lift.low is not None and lift.high is not None and (lift.low > 0 or lift.high < 0)
+    certain = None
+    if lift.low is not None and lift.high is not None:
+        certain = lift.low > 0 or lift.high < 0
     way = "more" if lift.value >= 0 else "less"
     size = Estimate(abs(lift.value), *_flipped(lift) if lift.value < 0 else (lift.low, lift.high))
-    doubt = "beyond chance" if certain else "within chance"
+    doubt = {True: ", beyond chance", False: ", within chance", None: ""}[certain]
     return Finding(
-        f"The top {k} of {name} is {percent(size)} {way} popular than what its users had before, {doubt}.",
+        f"The top {k} of {name} is {percent(size)} {way} popular than what its users had before{doubt}.",
         certain,
     )
 
@@ -92,21 +93,23 @@ def _flipped(estimate: Estimate) -> tuple[float | None, float | None]:
     return -estimate.high, -estimate.low
 
 
-def _against(contrast: Contrast, title: str, more: str, less: str, plain: bool = False) -> Finding | None:
-    gap = contrast.difference
+def _against(contrast: Contrast, title: str, words: str) -> Finding | None:
+    """`words` have a place for "more" or "less"."""
+    gap, a, b = contrast.difference, contrast.a, contrast.b
     if math.isnan(gap.value):
         return None
     low, high = gap.low, gap.high
     if gap.value < 0:
         low, high = _flipped(gap)
     span = "" if low is None or high is None else f" [{low:.4f}, {high:.4f}]"
-    way = more if gap.value >= 0 else less
-    verb = f"{contrast.a} {way} than {contrast.b}" if plain else f"{contrast.a} is {way} than {contrast.b}"
-    doubt = "beyond chance" if contrast.beyond_uncertainty else "which chance could explain"
-    return Finding(
-        f"{verb}, by {abs(gap.value):.4f}{span} {title}@{contrast.k}, {doubt} ({_p(contrast.p)}, corrected).",
-        contrast.beyond_uncertainty,
-    )
+    way = words.format("more" if gap.value >= 0 else "less")
+    size = f"{abs(gap.value):.4f}{span} {title}@{contrast.k}"
+    if contrast.beyond_uncertainty:
+        return Finding(f"{a} {way} than {b}, by {size}, beyond chance ({_p(contrast.p)}, corrected).", True)
+    if gap.value == 0:
+        return Finding(f"{a} and {b} have the same {title}@{contrast.k}.", False)
+    doubt = "too few users to tell" if math.isnan(contrast.p) else f"{_p(contrast.p)}, corrected"
+    return Finding(f"That {a} {way} than {b}, by {size}, may be chance ({doubt}).", False)
 
 
 def _p(p: float) -> str:

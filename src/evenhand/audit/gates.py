@@ -22,7 +22,7 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
 }
 _COMPARISON = re.compile(r"<=|>=|<|>")
-_QUANTITY = re.compile(r"(?:(?P<system>.+)\.)?(?P<metric>[A-Za-z0-9_]+)@(?P<k>[0-9]+)")
+_QUANTITY = re.compile(r"(?:(?P<system>.+)\.)?(?P<metric>[A-Za-z0-9_]+)@(?P<k>[0-9]{1,9})")
 
 
 @dataclass(frozen=True)

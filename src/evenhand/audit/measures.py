@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,19 +37,30 @@ class Measures:
         if metric in ITEMWISE:
             counts = self.swept.counts[system, k]
             value = _VALUE[metric](counts) if counts.any() else math.nan
-            return Measured(value, *self._influenced(metric, k, system, None))
-        if metric in BOOTSTRAPPED:
-            return self.swept.draws.measure(_formula(metric, system, k))
-        return self.swept.means[k].value(metric, self.places[system])
+            found = Measured(value, *self._influenced(metric, k, system, None))
+        elif metric in BOOTSTRAPPED:
+            found = self.swept.draws.measure(_formula(metric, system, k))
+        else:
+            return self.swept.means[k].value(metric, self.places[system])
+        return self._of_two_users(found, metric, system, system, k)
 
     def difference(self, metric: str, a: str, b: str, k: int) -> Measured:
         if metric in ITEMWISE:
             gap = self.value(metric, a, k).value - self.value(metric, b, k).value
-            return Measured(gap, *self._influenced(metric, k, a, b))
-        if metric in BOOTSTRAPPED:
+            found = Measured(gap, *self._influenced(metric, k, a, b))
+        elif metric in BOOTSTRAPPED:
             first, second = _formula(metric, a, k), _formula(metric, b, k)
-            return self.swept.draws.measure(lambda get: first(get) - second(get))
-        return self.swept.means[k].difference(metric, self.places[a], self.places[b])
+            found = self.swept.draws.measure(lambda get: first(get) - second(get))
+        else:
+            return self.swept.means[k].difference(metric, self.places[a], self.places[b])
+        return self._of_two_users(found, metric, a, b, k)
+
+    def _of_two_users(self, found: Measured, metric: str, a: str, b: str, k: int) -> Measured:
+        """Without an interval where a single user decides: drawn again and again, one user never varies."""
+        counted = f"{metric.removesuffix('_pooled')}_defined" if metric.endswith("_pooled") else "arp"
+        means = self.swept.means[k]
+        users = float(means.either[means.place[counted], self.places[a], self.places[b]])
+        return found if users >= 2 else replace(found, users=users)
 
     def rows(self) -> tuple[SystemRow, ...]:
         names = available(self.has_test)

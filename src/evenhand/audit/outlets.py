@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from evenhand.audit.gates import Judged
 from evenhand.audit.result import Audit
+from evenhand.visible import visible
 
 
 def junit(judged: Sequence[Judged]) -> str:
-    """One test case for each gate and system."""
+    """One test case for each gate and system; signs that XML may not hold are spelled out."""
+    judged = [
+        replace(one, gate=_xml(one.gate), system=one.system and _xml(one.system), sentence=_xml(one.sentence))
+        for one in judged
+    ]
     failures = sum(one.failed for one in judged)
     root = Element("testsuites", tests=str(len(judged)), failures=str(failures))
     suite = SubElement(
@@ -40,7 +46,11 @@ def github_lines(audit: Audit, judged: Sequence[Judged]) -> list[str]:
     return [*lines, *(_command("notice", finding.sentence) for finding in audit.findings)]
 
 
+def _xml(text: str) -> str:
+    return visible(text).replace("\ufffe", "\ufffd").replace("\uffff", "\ufffd")
+
+
 def _command(level: str, text: str) -> str:
     for sign, code in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A")):
         text = text.replace(sign, code)
-    return f"::{level} title=evenhand audit::{text}"
+    return f"::{level} title=evenhand audit::{visible(text)}"

@@ -107,6 +107,9 @@ class Example:
     history: tuple[Shown, ...]
     wanted: tuple[Shown, ...]
     lists: Mapping[str, tuple[Shown, ...]]
+    n_history: int | None = None
+    """How many items the user had, of which `history` holds the first few."""
+    n_wanted: int | None = None
 
 
 @dataclass(frozen=True)

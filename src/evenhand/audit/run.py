@@ -135,7 +135,7 @@ def _notes(ground: Ground, systems: Mapping[str, Ranked], swept: Swept) -> list[
         odd = swept.odd[name] | _unseen(ground, ranked, swept.counts[name, most])
         told = {
             "empty": f"{odd['empty']:,} of {count(int((ground.test.activity > 0).sum()), 'test user')} have "
-            "no list; it counts as empty",
+            "no list; it counts as empty (to judge served users alone, leave the others out of test)",
             "short": f"{count(odd['short'], 'list')} shorter than {most}; the empty slots count as misses",
             "unjudged": f"{count(odd['unjudged'], 'list')} of users without a test item; they count for "
             "exposure only",

@@ -33,14 +33,15 @@ def headings(audit: Audit) -> list[str]:
     return ["metric", *audit.systems]
 
 
-def lines(audit: Audit) -> Iterator[list[str]]:
-    """One line a metric: which way is better, and each system's value with its interval."""
+def lines(audit: Audit, intervals: bool = True) -> Iterator[list[str]]:
+    """One line a metric: which way is better, and each system's value, with its interval or without."""
     rows = [audit.row(name, audit.k) for name in audit.systems]
     for metric in SHOWN:
         if metric in rows[0].metrics:
             better = METRICS[metric].higher_is_better
             arrow = {True: " ↑", False: " ↓", None: ""}[better]
-            yield [f"{metric}{arrow}", *(cell(row.metrics[metric]) for row in rows)]
+            found = [row.metrics[metric] for row in rows]
+            yield [f"{metric}{arrow}", *(cell(e if intervals else Estimate(e.value)) for e in found)]
 
 
 def cell(estimate: Estimate) -> str:

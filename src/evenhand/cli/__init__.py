@@ -1,6 +1,8 @@
 """The command line: one file a command, which parses, calls the library, and prints."""
 
+import os
 import sys
+from contextlib import suppress
 from typing import NoReturn, cast
 
 
@@ -15,6 +17,7 @@ def main() -> NoReturn:
     usage_problem = cast("type[Exception]", typer.BadParameter.__mro__[2])
     try:
         code = app(prog_name="evenhand", standalone_mode=False) or 0
+        sys.stdout.flush()
     except StoppedError as problem:
         _leave(str(problem), 130)
     except (InputError, RunError) as problem:
@@ -23,9 +26,21 @@ def main() -> NoReturn:
         code = 130
     except usage_problem as problem:
         _leave(_usage(problem), 2)
+    except BrokenPipeError:  # the reader has what it wanted
+        _drop_output()
+        code = 0
+    except OSError as problem:
+        _drop_output()
+        _leave(f"{problem.filename or 'the output cannot be written'}: {problem.strerror or problem}.", 2)
     if code == 130:
         _leave("stopped.", code)
     sys.exit(code)
+
+
+def _drop_output() -> None:
+    """What is left to be printed goes nowhere, or Python would try again at the end and complain."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _usage(problem: BaseException) -> str:
@@ -40,5 +55,7 @@ def _usage(problem: BaseException) -> str:
 
 def _leave(message: str, code: int) -> NoReturn:
     if message:
-        print(f"evenhand: {' '.join(message.split())}", file=sys.stderr)
+        from evenhand.visible import one_line
+
+        print(f"evenhand: {one_line(message)}", file=sys.stderr)
     sys.exit(code)

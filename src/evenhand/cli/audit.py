@@ -80,7 +80,11 @@ class Known:
 def command(
     train: Annotated[str, typer.Option(help="The interactions the lists were made from.")],
     recs: Annotated[
-        list[str], typer.Option(help="Lists as NAME=FILE, with user, item and rank or score; repeatable.")
+        list[str],
+        typer.Option(
+            help="Lists as NAME=FILE, with user, item and rank or score; repeatable. "
+            "Findings are about the first."
+        ),
     ],
     naming: Naming,
     known: Known,
@@ -107,6 +111,8 @@ def command(
     check_gates(gates, ks, test is not None)
     for target in (out, checking.save, checking.junit):
         check_target(target, force)
+    if out is not None and Path(out).suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"--out is for the report, so '{out}' must end in .html; --save writes JSON.")
     earlier = None if checking.baseline is None else read_audit(Path(checking.baseline))
     names = {"user": naming.rec_user, "item": naming.rec_item, "rank": naming.rank, "score": naming.score}
     with audit_bar() as progress:
@@ -131,7 +137,7 @@ def command(
     if json:
         show.print_json(to_json(found))
     else:
-        _print(found, out)
+        _print(found, [path for path in (out, checking.save, checking.junit) if path is not None])
     _tell(found, judged, checking.github, sys.stderr if json else sys.stdout)
     if any(one.failed for one in judged):
         raise typer.Exit(1)
@@ -165,14 +171,18 @@ def _write(found: Audit, judged: list[Judged], out: str | None, checking: Checki
         write_report(found, Path(out))
 
 
-def _print(found: Audit, out: str | None) -> None:
+def _print(found: Audit, written: list[str]) -> None:
     from evenhand.audit.summary import headings, lines
     from evenhand.cli import show
 
     screen = show.console()
-    show.print_sentence(screen, f"top {found.k}, with 95 % intervals over users (all metrics: --json)")
-    show.print_listing(headings(found), lines(found))
-    show.print_notes(screen, [f"hot are {found.data['hot_rule']}", *found.notes])
+    cells = list(lines(found))
+    fits = show.width_of([headings(found), *cells]) <= screen.width
+    told = ", with 95 % intervals over users" if fits else ""
+    show.print_sentence(screen, f"top {found.k}{told} (all metrics: --json)")
+    show.print_listing(headings(found), cells if fits else lines(found, intervals=False))
+    narrow = [] if fits else ["a wider terminal shows the intervals too; --out and --json have them."]
+    show.print_notes(screen, [f"hot are {found.data['hot_rule']}", *found.notes, *narrow])
     for finding in found.findings:
         show.print_sentence(screen, f"• {finding.sentence}")
     for change in found.changes:
@@ -181,16 +191,17 @@ def _print(found: Audit, out: str | None) -> None:
             values = f"{change.before.value:.4f} to {change.after.value:.4f}"
             name = f"{change.metric}@{change.k} of {change.name}"
             show.print_sentence(screen, f"changed: {name} went from {values}{way}.")
-    if out is not None:
-        show.print_sentence(screen, f"Written to {out}")
+    if written:
+        show.print_sentence(screen, f"Written to {', '.join(written)}")
 
 
 def _tell(found: Audit, judged: list[Judged], github: bool, stream: Any) -> None:
     from evenhand.audit.outlets import github_lines
+    from evenhand.visible import one_line
 
     if github:
         for line in github_lines(found, judged):
             print(line, file=stream)
     for one in judged:
         if one.failed:
-            print(f"evenhand: gate failed: {one.sentence}", file=sys.stderr)
+            print(f"evenhand: gate failed: {one_line(one.sentence)}", file=sys.stderr)

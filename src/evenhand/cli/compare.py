@@ -106,13 +106,15 @@ def _report(
 ) -> Path | None:
     """Write the report. What goes wrong here is told and costs the report alone, never the run's results."""
     from evenhand.audit.report.comparison import write_comparison_report
+    from evenhand.visible import one_line
 
     assert plan.folder is not None
     path = plan.folder / "report.html"
     try:
         write_comparison_report(result, lists, plan.source.split, path, _titles(data, data_dir))
     except Exception as problem:
-        print(f"note: no report was written: {type(problem).__name__}: {problem}", file=sys.stderr)
+        told = one_line(f"no report was written: {type(problem).__name__}: {problem}")
+        print(f"note: {told}", file=sys.stderr)
         return None
     return path
 
@@ -133,6 +135,7 @@ def _titles(data: str, data_dir: str | None) -> pa.Table | None:
 
 def _print(result: CompareResult, title: str, folder: Path | None, report: Path | None) -> None:
     from evenhand.cli import show
+    from evenhand.data.words import count
     from evenhand.experiments.verdict import headline_k
 
     screen = show.console()
@@ -141,7 +144,7 @@ def _print(result: CompareResult, title: str, folder: Path | None, report: Path 
         middle = [row for row in rows if row.k == headline_k(result.ks)]
         show.print_rows(screen, middle, f"unbiased test ({name})")
     chosen = [
-        f"{label}, best of {len(found.trials)} trials: "
+        f"{label}, best of {count(len(found.trials), 'trial')}: "
         + ", ".join(f"{name}={value}" for name, value in found.parameters.items())
         for label, found in result.tuned.items()
     ]

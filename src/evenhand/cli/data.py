@@ -92,4 +92,4 @@ def fetch(
     if json:
         show.print_json({"name": name, "folder": str(folder)})
     else:
-        print(f"{name} is in {folder}.")
+        show.print_sentence(show.console(), f"{name} is in {folder}.")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from evenhand.cli import options as opt
 from evenhand.cli.flatten import flattened
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @flattened
@@ -24,29 +23,25 @@ def command(
     reading: opt.Reading,
     k: opt.Ks = "5,10,20",
     hot: opt.Hot = "honest",
-    rec_user: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of user ids in the lists; else user, or as --user.", rich_help_panel="Reading"
-        ),
-    ] = None,
-    rec_item: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of item ids in the lists; else item, or as --item.", rich_help_panel="Reading"
-        ),
-    ] = None,
+    rec_user: opt.RecUser = None,
+    rec_item: opt.RecItem = None,
     json: opt.Json = False,
 ) -> None:
     """Measure accuracy and popularity bias of recommendation lists."""
     from evenhand.cli import inputs, show
+    from evenhand.cli.lists import lists_of, reading_lists
     from evenhand.data.splits import given_split
     from evenhand.experiments.compare import Row
     from evenhand.metrics.evaluate import evaluate_named
 
     ks = inputs.list_lengths(k)
     split = given_split(inputs.read_file(train, reading), inputs.read_file(test, reading, allow_small=True))
-    found = evaluate_named(_lists(recs, rec_user, rec_item, reading), split, ks, hot or "honest")
+    with reading_lists():
+        lists = lists_of(recs, rec_user, rec_item, reading)
+        found = evaluate_named(lists, split, ks, hot or "honest")
+    if [one.name for one in found] == ["recommendations"]:
+        # Lists without names of their own go by the file's, as in an audit.
+        found = [replace(found[0], name=Path(recs).stem)]
     notes = list(dict.fromkeys([*split.notes, *(note for one in found for note in one.notes)]))
     if json:
         rows = [row for one in found for row in one.to_json()["rows"]]
@@ -56,38 +51,3 @@ def command(
     table = [Row(one.name, None, None, row.k, row.metrics) for one in found for row in one.rows]
     shortened = show.print_rows(screen, table, recs)
     show.print_notes(screen, [f"hot are {found[0].hot}", *notes, *shortened])
-
-
-def _lists(recs: str, user: str | None, item: str | None, reading: opt.Reading) -> Any:
-    """The lists as something that `evaluate` reads: with columns user and item, whatever the file calls them.
-
-    Columns that are not named are called user and item, or else as in the files of interactions.
-    """
-    import pyarrow as pa
-
-    from evenhand.data.read import Column, read_columns
-    from evenhand.errors import InputError
-    from evenhand.metrics.lists import COLUMNS
-
-    def read(user: str, item: str) -> pa.Table:
-        named = [Column("user", "id", user), Column("item", "id", item), *COLUMNS[2:], Column("name", "id")]
-        return read_columns(recs, named)
-
-    try:
-        table = read(user or "user", item or "item")
-        if not user and not item:
-            return recs
-    except InputError:
-        try:
-            table = read(user or reading.user, item or reading.item)
-        except InputError as problem:
-            raise InputError(_of_lists(str(problem))) from None
-    plain = (c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in table.columns)
-    return pa.table(dict(zip(table.column_names, plain, strict=True)))
-
-
-def _of_lists(message: str) -> str:
-    """Lists have options of their own for their columns."""
-    for role in ("user", "item"):
-        message = message.replace(f"{role}= or --{role}.", f"--rec-{role}.")
-    return message

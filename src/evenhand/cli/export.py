@@ -24,6 +24,7 @@ def command(
     from evenhand.metrics.lists import count
     from evenhand.ranking.export import check_export, export
     from evenhand.ranking.model import Model, load
+    from evenhand.visible import visible
 
     check_export(to, Path(out), force)
     loaded = load(model)
@@ -35,4 +36,4 @@ def command(
         used = loaded.seeds[loaded.replica(seed)]
         show.print_json({"out": out, "to": to, "seed": used, "users": n_users, "items": n_items})
     else:
-        print(f"Vectors of {count(n_users, 'user')} and {count(n_items, 'item')} written to {out}.")
+        print(f"Vectors of {count(n_users, 'user')} and {count(n_items, 'item')} written to {visible(out)}.")

@@ -22,10 +22,17 @@ Force = Annotated[bool, typer.Option("--force", help="Write into a folder that a
 Explain = Annotated[
     bool, typer.Option("--explain", help="Say first what will be done: engine, memory, ranks, protocol.")
 ]
-Ks = Annotated[str, typer.Option("--k", help="List lengths, separated by commas.")]
+Ks = Annotated[str, typer.Option("--k", "-k", help="List lengths, separated by commas.")]
 Hot = Annotated[
     str | None,
     typer.Option(help="Which items are hot: paper, honest, a share of items (0.2) or a train count (50)."),
+]
+
+RecUser = Annotated[
+    str | None, _option("Column of user ids in the lists; else user, or as --user.", "Reading")
+]
+RecItem = Annotated[
+    str | None, _option("Column of item ids in the lists; else item, or as --item.", "Reading")
 ]
 
 
@@ -73,16 +80,21 @@ class Training:
 
     encoder: Annotated[str, _option("mf or lightgcn.", "Training")] = "mf"
     seeds: Annotated[int, _option("How many seeds train side by side.", "Training")] = 3
-    epochs: Annotated[int | None, _option("Epochs at most.", "Training")] = None
-    dim: Annotated[int | None, _option("Length of the vectors.", "Training")] = None
-    layers: Annotated[int | None, _option("Hops of LightGCN.", "Training")] = None
-    batch: Annotated[int | None, _option("Positives a step.", "Training")] = None
-    lr: Annotated[float | None, _option("Learning rate of Adam.", "Training")] = None
-    weight_decay: Annotated[float | None, _option("L2 on every parameter.", "Training")] = None
+    epochs: Annotated[int | None, _option("Epochs at most (default 200).", "Training")] = None
+    dim: Annotated[int | None, _option("Length of the vectors (default 64).", "Training")] = None
+    layers: Annotated[int | None, _option("Hops of LightGCN (default 2).", "Training")] = None
+    batch: Annotated[int | None, _option("Positives a step (default 1024).", "Training")] = None
+    lr: Annotated[float | None, _option("Learning rate of Adam (default 0.002).", "Training")] = None
+    weight_decay: Annotated[
+        float | None, _option("L2 on every parameter (default by encoder).", "Training")
+    ] = None
     milestones: Annotated[
         str | None, _option("Epochs after which the rate falls to a tenth: 20,60,80.", "Training")
     ] = None
-    patience: Annotated[int | None, _option("Epochs without a better validation NDCG.", "Training")] = None
+    patience: Annotated[
+        int | None,
+        _option("Stop after so many epochs without a better validation NDCG (default 10).", "Training"),
+    ] = None
     eval_users: Annotated[
         int | None, _option("Judge each epoch on so many validation users; test takes all.", "Training")
     ] = None
@@ -103,11 +115,17 @@ class Sampling:
     sampler: Annotated[
         str | None, _option("Negatives of this method for all: as METHOD@NAME.", "Sampler")
     ] = None
-    alpha: Annotated[str | None, _option("Trust in the score rank: ½ to 1, or auto.", "Sampler")] = None
-    beta: Annotated[float | None, _option("Weight of popularity, from 0.", "Sampler")] = None
-    gamma: Annotated[float | None, _option("Range of false-positive rates, 0 to 1.", "Sampler")] = None
-    candidates: Annotated[int | None, _option("Pool size of dns and auc-ns.", "Sampler")] = None
-    probes: Annotated[int | None, _option("Probes a side that estimate the gain.", "Sampler")] = None
+    alpha: Annotated[
+        str | None, _option("Trust in the score rank: ½ to 1, or auto (default 0.75).", "Sampler")
+    ] = None
+    beta: Annotated[float | None, _option("Weight of popularity, from 0 (default 0.01).", "Sampler")] = None
+    gamma: Annotated[
+        float | None, _option("Range of false-positive rates, 0 to 1 (default 0.006).", "Sampler")
+    ] = None
+    candidates: Annotated[int | None, _option("Pool size of dns and auc-ns (default 5).", "Sampler")] = None
+    probes: Annotated[
+        int | None, _option("Probes a side that estimate the gain (default 10).", "Sampler")
+    ] = None
     ecdf: Annotated[str | None, _option("Score rank: exact, or from this many shared draws.", "Sampler")] = (
         None
     )

@@ -84,6 +84,7 @@ def make_plan(
 def say(plan: Plan, training: Training, hot: str | None, json: bool) -> None:
     """What `--explain` prints, before the first epoch; beside a JSON document it goes to stderr."""
     from evenhand.experiments.explain import explained
+    from evenhand.visible import one_line
 
     for line in explained(
         plan.source.split,
@@ -95,7 +96,7 @@ def say(plan: Plan, training: Training, hot: str | None, json: bool) -> None:
         hot=hot,
         device=training.device,
     ):
-        print(line, file=sys.stderr if json else sys.stdout, flush=True)
+        print(one_line(line), file=sys.stderr if json else sys.stdout, flush=True)
 
 
 def with_sampler(methods: Sequence[str], sampling: Sampling) -> tuple[list[str], Sampling]:

@@ -47,10 +47,11 @@ def command(
     from pathlib import Path
 
     from evenhand.cli import show
-    from evenhand.data.write import check_target, write_csv, write_table
+    from evenhand.data.write import check_target, write_table
     from evenhand.errors import InputError
     from evenhand.metrics.lists import count
     from evenhand.ranking.model import load
+    from evenhand.visible import one_line, visible
 
     if users is not None and new_users is not None:
         raise InputError("--users and --new-users exclude each other; run the command once for each.")
@@ -77,12 +78,11 @@ def command(
         return
     # Standard output may be the csv file itself.
     for note in notes:
-        print(f"note: {note}", file=sys.stderr)
+        print(f"note: {one_line(note)}", file=sys.stderr)
     if out is None:
-        with show.reader_may_leave():
-            write_csv(table, sys.stdout.buffer)
+        show.print_csv(table)
     else:
-        print(f"{count(len(table), 'recommendation')} written to {out}.")
+        print(f"{count(len(table), 'recommendation')} written to {visible(out)}.")
 
 
 def _seed(text: str | None) -> int | str | None:

@@ -103,9 +103,11 @@ def claims(out: Annotated[str, typer.Option(help="Folder of the results.")], jso
     from evenhand.cli import show
     from evenhand.errors import InputError
     from evenhand.paper.reproduce.claims import claims as read_claims
-    from evenhand.paper.reproduce.record import documents
+    from evenhand.paper.reproduce.record import as_written, documents
+    from evenhand.visible import one_line
 
-    found = read_claims(documents(Path(out)))
+    with as_written(Path(out)):
+        found = read_claims(documents(Path(out)))
     if not found:
         raise InputError(f"{out} holds no results that could be compared; run `evenhand reproduce overall`.")
     if json:
@@ -113,10 +115,10 @@ def claims(out: Annotated[str, typer.Option(help="Folder of the results.")], jso
         return
     with show.reader_may_leave():
         for what in dict.fromkeys(claim.what for claim in found):
-            print(what)
+            print(one_line(what))
             for claim in found:
                 if claim.what == what:
-                    print(f"  {_ANSWERS[claim.holds]:3}  {claim.text}")
+                    print(f"  {_ANSWERS[claim.holds]:3}  {one_line(claim.text)}")
 
 
 def _methods(table: str, out: str, running: Running, methods: str | None, k: str, json: bool) -> None:
@@ -153,12 +155,13 @@ def _request(part: str, running: Running, ks: tuple[int, ...]) -> Request:
 
 def _run(table: str, request: Request, asked: Sequence[str], out: str, running: Running, json: bool) -> None:
     from evenhand.cli import show
-    from evenhand.paper.reproduce.record import check_writable
+    from evenhand.paper.reproduce.record import check_writable, writing
     from evenhand.paper.reproduce.run import recipes_for, reproduce
     from evenhand.paper.reproduce.source import load_part
     from evenhand.paper.reproduce.table import grids, markdown
     from evenhand.training.checkpoint import write_whole
     from evenhand.training.progress import contender_bars
+    from evenhand.visible import one_line, visible
 
     folder = Path(out)
     total = len(recipes_for(request, asked))
@@ -172,19 +175,20 @@ def _run(table: str, request: Request, asked: Sequence[str], out: str, running: 
             folder,
             device=running.device,
             minutes=running.time_limit,
-            tell=lambda line: print(line, file=sys.stderr, flush=True),
+            tell=lambda line: print(one_line(line), file=sys.stderr, flush=True),
             bars=bars,
         )
     document = outcome.record.document
     page = folder / f"{table}{request.name.removeprefix(request.part)}.md"
-    write_whole(page, markdown(document, table).encode())
+    with writing(page):
+        write_whole(page, markdown(document, table).encode())
     if json:
         show.print_json(document)
     else:
         with show.reader_may_leave():
             for grid in grids(document, table):
-                print(grid.markdown(), end="\n\n")
-            print(f"Written to {outcome.record.path} and {page}.")
+                print("\n".join(map(visible, grid.markdown().split("\n"))), end="\n\n")
+            print(one_line(f"Written to {outcome.record.path} and {page}."))
     if outcome.failed:
         raise RunError(
             f"these could not be trained: {'; '.join(f'{n}: {p}' for n, p in outcome.failed.items())}"

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from evenhand.experiments.side_by_side import SideBySide
 
 JOURNAL = "trials.log"
-_OWN = (JOURNAL, "best.json", "trials.parquet")
+REPORT = "front.html"
+_OWN = (JOURNAL, "best.json", "trials.parquet", REPORT)
 
 
 def flags_given(training: Training, sampling: Sampling) -> set[str]:
@@ -90,6 +91,23 @@ def search_folder(out: str, force: bool, local: bool) -> Iterator[Path]:
         if not any(folder.iterdir()):
             folder.rmdir()
         raise
+
+
+def check_model(model: str | None, out: str, refit: bool, force: bool) -> None:
+    """Refuse a place for the model that could not be written to after the search, before it begins."""
+    from evenhand.experiments.output import check_folder
+
+    if model is None:
+        if refit:
+            raise InputError("--refit is for the model that --model writes; name a folder for it.")
+        return
+    folder, search = Path(model).resolve(), Path(out).resolve()
+    if folder == search or folder in search.parents:
+        raise InputError(f"--model {model} holds the folder of the search; name another one for the model.")
+    if folder.is_dir() and any(folder.iterdir()) and not force:
+        # Not a word of --force, which would begin the search anew.
+        raise InputError(f"{model} already holds files; name another folder for the model.")
+    check_folder(model, force=True)
 
 
 def _check_option(setup: Setup, name: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import io
 import math
 import os
 import sys
@@ -15,7 +15,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from evenhand.visible import json_text, one_line, visible
+
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from evenhand.experiments.compare import Row
     from evenhand.metrics.statistics import Summary
 
@@ -31,6 +35,7 @@ LAYOUTS: tuple[tuple[tuple[str, ...], int], ...] = (
 _PIPED_WIDTH = 1000
 """A file or another program takes lines of any length."""
 _GAP = "  "
+_LONGEST_CELL = 200
 
 
 class _Screen(Console):
@@ -63,9 +68,22 @@ def _to_nobody() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def print_csv(table: pa.Table) -> None:
+    """A table as csv: to a program byte for byte, to a terminal with what would steer it spelled out."""
+    from evenhand.data.write import write_csv
+
+    with reader_may_leave():
+        if not sys.stdout.isatty():
+            write_csv(table, sys.stdout.buffer)
+            return
+        content = io.BytesIO()
+        write_csv(table, content)
+        sys.stdout.write("\n".join(map(visible, content.getvalue().decode().split("\n"))))
+
+
 def print_json(document: Any) -> None:
     with reader_may_leave():
-        print(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
+        print(json_text(document))
 
 
 def print_rows(out: Console, rows: Sequence[Row], title: str) -> list[str]:
@@ -79,7 +97,7 @@ def print_rows(out: Console, rows: Sequence[Row], title: str) -> list[str]:
         if max((cell_len(line.plain) for lines in drawn.values() for line in lines), default=0) <= out.width:
             break
     for k, lines in drawn.items():
-        for line in (Text(f"{title}, top {k}", style="italic"), *lines, ""):
+        for line in (Text(f"{visible(title)}, top {k}", style="italic"), *lines, ""):
             out.print(line, soft_wrap=True, highlight=False)
     return [] if metrics == LAYOUTS[0][0] else ["a wider terminal shows more metrics, --json all."]
 
@@ -88,11 +106,17 @@ def _lines(rows: Sequence[Row], metrics: Sequence[str], digits: int) -> list[Tex
     """A heading and one line a row, in columns as wide as their widest cell."""
     from evenhand.metrics.users import HIGHER_IS_BETTER
 
-    columns = [[Text("method", style="bold"), *(Text(row.name) for row in rows)]]
+    columns = [[Text("method", style="bold"), *(Text(visible(row.name)) for row in rows)]]
     for name in metrics:
         best = _best(rows, name, HIGHER_IS_BETTER[name])
         heading = Text(f"{name} {'↑' if HIGHER_IS_BETTER[name] else '↓'}", style="bold")
-        columns.append([heading, *(_cell(row.metrics[name], digits, best) for row in rows)])
+        stars = [None if _silent(row, name) else best for row in rows]
+        columns.append(
+            [
+                heading,
+                *(_cell(row.metrics[name], digits, star) for row, star in zip(rows, stars, strict=True)),
+            ]
+        )
     for place, column in enumerate(columns):
         width = max(cell_len(cell.plain) for cell in column)
         for cell in column:
@@ -111,10 +135,20 @@ def _cell(value: Summary, digits: int, best: float | None) -> Text:
 
 def _best(rows: Sequence[Row], name: str, higher: bool) -> float | None:
     """The best mean of a column; None where there is nothing to be better than."""
-    means = [row.metrics[name].mean for row in rows if not math.isnan(row.metrics[name].mean)]
+    means = [
+        row.metrics[name].mean
+        for row in rows
+        if not math.isnan(row.metrics[name].mean) and not _silent(row, name)
+    ]
     if len(set(means)) < 2:
         return None
     return max(means) if higher else min(means)
+
+
+def _silent(row: Row, name: str) -> bool:
+    """Whether the rate is 0 because no list has anything of the kind: no merit, and so no star."""
+    defined = row.metrics.get(f"{name}_defined")
+    return defined is not None and math.isnan(defined.mean)
 
 
 def number(value: Summary, digits: int = 4) -> str:
@@ -139,21 +173,33 @@ def span(numbers: Sequence[int]) -> str:
     return str(low) if low == high else f"{low}–{high}"
 
 
+def width_of(rows: Sequence[Sequence[str]]) -> int:
+    """How wide a screen these texts need in columns."""
+    columns = zip(*rows, strict=True)
+    return sum(max(map(cell_len, column)) + len(_GAP) for column in columns)
+
+
 def print_listing(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Texts in columns, wrapped where the screen is narrow."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in headings:
-        table.add_column(heading, no_wrap=heading == headings[0])
+        # A plain string would be read as markup.
+        table.add_column(Text(visible(heading, _LONGEST_CELL)), no_wrap=heading == headings[0])
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(visible(cell, _LONGEST_CELL)) for cell in row))
     with reader_may_leave():
         console().print(table)
 
 
 def print_notes(out: Console, notes: Iterable[str]) -> None:
     for note in notes:
-        out.print(Text(f"note: {note}", style="dim"))
+        _print_line(out, Text(f"note: {one_line(note)}", style="dim"))
 
 
 def print_sentence(out: Console, sentence: str) -> None:
-    out.print(Text(sentence))
+    _print_line(out, Text(one_line(sentence)))
+
+
+def _print_line(out: Console, line: Text) -> None:
+    # In a log, the rest of a broken line could pass for a command to whoever reads the log.
+    out.print(line, soft_wrap=out.width == _PIPED_WIDTH)

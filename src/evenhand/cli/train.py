@@ -11,13 +11,7 @@ from evenhand.cli import options as opt
 from evenhand.cli.flatten import flattened
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from evenhand.cli.plan import Plan
-    from evenhand.experiments.entrants import Outcome
-    from evenhand.methods import Contender
-    from evenhand.ranking.item_model import ItemModel
-    from evenhand.ranking.model import Model
+    from evenhand.ranking.any_model import AnyModel
     from evenhand.rivals.run import Challenger
 
 _LARGE = 10**9
@@ -32,7 +26,21 @@ def command(
     sampling: opt.Sampling,
     splitting: opt.Splitting,
     reading: opt.Reading,
-    method: Annotated[str, typer.Option(help="A method or rival, as name or name:key=value.")] = "auc-ns",
+    method: Annotated[
+        str | None, typer.Option(help="A method or rival, as name or name:key=value (default auc-ns).")
+    ] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="best: a blend that tunes itself. fast: als, within seconds. Instead of --method."),
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(help="Blend the method with this: a rival, or a folder or .npz of vectors."),
+    ] = None,
+    base_share: Annotated[
+        float | None,
+        typer.Option(help="How much the base counts, 0 to 1; else chosen on pairs held out of train."),
+    ] = None,
     refit: Annotated[
         bool, typer.Option("--refit", help="Then train on all data, for as long as was best: for production.")
     ] = False,
@@ -45,17 +53,22 @@ def command(
     data_dir: opt.DataDir = None,
 ) -> None:
     """Train one method, or fit one rival, and save the model."""
-    from dataclasses import replace
-
     from evenhand.cli import show
     from evenhand.cli.plan import make_plan, say
+    from evenhand.cli.searching import flags_given
     from evenhand.experiments.compare import rows_of
     from evenhand.experiments.entrants import entrant
+    from evenhand.experiments.named import asked_method
     from evenhand.experiments.output import run_folder
+    from evenhand.experiments.ready import ready_model
+    from evenhand.experiments.setup import Setup
     from evenhand.rivals.run import Challenger
 
+    given = flags_given(training, opt.Sampling())
+    encoder = None if base is None else training.encoder
+    method = asked_method(method, recipe, base, base_share, encoder)
     if isinstance(asked := entrant(method), Challenger):
-        _refuse_flags(asked, training)
+        _refuse_flags(asked, given - ({"encoder"} if base is not None else set()), training)
     plan = make_plan(
         data,
         [method],
@@ -73,12 +86,20 @@ def command(
         say(plan, training, hot, json)
     (one,) = plan.contenders
     with run_folder(plan.folder, force, resume) as checkpoints:
-        if isinstance(one, Challenger):
-            final, fitted = _fitted(plan, one, training, hot, refit)
-        else:
-            final, fitted = _trained(plan, one, training, hot, refit, checkpoints, resume)
-        _say_size(final)
-        replace(final, info={**final.info, "data": plan.data}).save(out, force=True)
+        final, fitted = ready_model(
+            plan.source.split,
+            Setup(one, plan.encoder, plan.settings),
+            training.seeds,
+            refit=refit,
+            protocol=plan.protocol,
+            device=training.device,
+            ks=plan.ks,
+            hot=hot,
+            checkpoints=checkpoints,
+            resume=resume,
+        )
+        say_size(final)
+        final.having(info={**final.info, "data": plan.data}).save(out, force=True)
     rows = rows_of(one, plan.encoder, fitted.results)
     recommends = final.seeds[final.best]
     seeded = not isinstance(one, Challenger) or one.rival.seeded
@@ -95,75 +116,11 @@ def command(
     show.print_sentence(screen, f"Model written to {out}/{which}.")
 
 
-def _trained(
-    plan: Plan,
-    one: Contender,
-    training: opt.Training,
-    hot: str | None,
-    refit: bool,
-    checkpoints: Path | None,
-    resume: bool,
-) -> tuple[Model, Outcome]:
-    from evenhand.training.progress import epoch_bar
-    from evenhand.training.run import refitted, train
-
-    split = plan.source.split
-    with epoch_bar(one.label) as on_epoch:
-        fitted = train(
-            split,
-            plan.encoder,
-            one.sampler,
-            training.seeds,
-            plan.settings,
-            protocol=plan.protocol,
-            device=training.device,
-            ks=plan.ks,
-            hot=hot,
-            on_epoch=on_epoch,
-            checkpoints=checkpoints,
-            resume=resume,
-            objective=one.objective,
-        )
-    if not refit:
-        return fitted.model, fitted
-    with epoch_bar(f"{one.label}, on all data") as on_epoch:
-        final = refitted(
-            fitted,
-            split,
-            plan.encoder,
-            one.sampler,
-            plan.settings,
-            device=training.device,
-            on_epoch=on_epoch,
-            objective=one.objective,
-        )
-    return final, fitted
-
-
-def _fitted(
-    plan: Plan, one: Challenger, training: opt.Training, hot: str | None, refit: bool
-) -> tuple[Model | ItemModel, Outcome]:
-    from evenhand.rivals.models import fit_rival_model, refit_rival
-
-    split = plan.source.split
-    model, fitted = fit_rival_model(
-        split,
-        one.label,
-        training.seeds,
-        protocol=plan.protocol,
-        device=training.device,
-        hot=hot,
-        ks=plan.ks,
-    )
-    return (refit_rival(model, split, device=training.device) if refit else model), fitted
-
-
-def _refuse_flags(one: Challenger, training: opt.Training) -> None:
+def _refuse_flags(one: Challenger, given: set[str], training: opt.Training) -> None:
     """A rival is not trained in epochs, so what steers these would have no effect."""
-    from evenhand.cli.searching import flags_given
     from evenhand.errors import InputError
 
-    given = flags_given(training, opt.Sampling()) - {"seeds", "device"}
+    given = given - {"seeds", "device"}
     if training.encoder == opt.Training().encoder:
         given.discard("encoder")
     if given:
@@ -173,7 +130,7 @@ def _refuse_flags(one: Challenger, training: opt.Training) -> None:
         )
 
 
-def _say_size(model: Model | ItemModel) -> None:
+def say_size(model: AnyModel) -> None:
     size = sum(tensor.nbytes for tensor in model.tensors().values())
     if size > _LARGE:
         print(f"note: the model takes {size / 1e9:.1f} GB on disk.", file=sys.stderr)

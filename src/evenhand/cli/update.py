@@ -11,8 +11,7 @@ from evenhand.cli.flatten import flattened
 
 if TYPE_CHECKING:
     from evenhand.data.interactions import Interactions
-    from evenhand.ranking.item_model import ItemModel
-    from evenhand.ranking.model import Model
+    from evenhand.ranking.any_model import AnyModel
 
 
 @flattened
@@ -31,12 +30,15 @@ def command(
     from evenhand.experiments.output import check_folder
     from evenhand.metrics.lists import count
     from evenhand.ranking.model import load
+    from evenhand.training.checkpoint import one_process
 
     folder = check_folder(out, force)
     old = load(model)
     new = inputs.read_file(data, reading, allow_small=True)
-    updated, notes = _updated(old, new, epochs, device)
-    updated.save(folder, force=True)
+    with one_process(folder):
+        check_folder(folder, force)  # again: another process may have finished here meanwhile
+        updated, notes = _updated(old, new, epochs, device)
+        updated.save(folder, force=True)
     added = {
         "users": updated.known.n_users - old.known.n_users,
         "items": updated.known.n_items - old.known.n_items,
@@ -52,8 +54,8 @@ def command(
 
 
 def _updated(
-    old: Model | ItemModel, new: Interactions, epochs: int | None, device: str
-) -> tuple[Model | ItemModel, tuple[str, ...]]:
+    old: AnyModel, new: Interactions, epochs: int | None, device: str
+) -> tuple[AnyModel, tuple[str, ...]]:
     """Trained further; a rival is fitted anew, as there is nothing to go on from."""
     from evenhand.errors import InputError
     from evenhand.ranking.model import Model

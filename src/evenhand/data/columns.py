@@ -6,7 +6,9 @@ Text files, parquet files and frames meet here, so that ids and numbers are made
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Literal
@@ -16,6 +18,10 @@ import pyarrow.compute as pc
 
 from evenhand.data.codes import Codes
 from evenhand.errors import InputError
+from evenhand.visible import visible
+
+_SHOWN, _COMPARED = 20, 1000
+"""Names of columns that a message lists, and those among which a near one is looked for."""
 
 
 @dataclass(frozen=True)
@@ -93,15 +99,18 @@ def pick(columns: Sequence[Column], names: Sequence[str], label: str) -> dict[st
 
 
 def _no_column(role: str, name: str, names: Sequence[str], label: str) -> InputError:
+    listed = ", ".join(quoted(there) for there in names[:_SHOWN])
+    listed += f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    names = [there for there in names[:_COMPARED] if len(there) < 100]
     lowered = {there.lower(): there for there in names}
     near = get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
     if near:
-        hint = f"did you mean '{lowered[near[0]]}'? Name it with {role}= or --{role}"
+        hint = f"did you mean '{quoted(lowered[near[0]])}'? Name it with {role}= or --{role}"
     elif any(there.strip().isdigit() for there in names):
         hint = "if the file starts without column names, say header=False (--no-header)"
     else:
         hint = f"name the right one with {role}= or --{role}"
-    return InputError(f"{label} has no column '{name}' (it has {', '.join(names)}); {hint}.")
+    return InputError(f"{label} has no column '{name}' (it has {listed}); {hint}.")
 
 
 def is_string(kind: pa.DataType) -> bool:
@@ -118,6 +127,22 @@ def to_text(loaded: Loaded, role: str) -> pa.ChunkedArray:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise InputError(f"{loaded.called(role)} has type {column.type}, which is not text.") from None
     return pc.if_else(pc.equal(pc.utf8_trim_whitespace(texts), ""), pa.scalar(None, pa.string()), texts)
+
+
+def quoted(value: object) -> str:
+    """What a source holds, as a message shows it: readable, and no longer than need be."""
+    return visible(value, 60)
+
+
+@contextmanager
+def faults_told(label: str) -> Iterator[None]:
+    """Whatever a library finds wrong inside a source, the user hears of it in one sentence."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, EOFError, UnicodeError, OverflowError, zlib.error) as error:
+        raise InputError(f"{label} cannot be read: {first_line_of(error)}.") from error
 
 
 def first_line_of(error: BaseException) -> str:

@@ -21,6 +21,10 @@ TEXT_ENDINGS = {".csv": ",", ".tsv": "\t", ".dat": "::", ".data": "\t", ".inter"
 """Text files we know by name, and the separator to expect first."""
 HEADERLESS_ENDINGS = (".dat", ".data")
 SEPARATORS = ("\t", "::", ",", ";", "|")
+FIRST_LINE = 1 << 20
+"""Bytes that a first line may have; room for some hundred thousand column names."""
+MOST_UNPACKED, MOST_TIMES = 1 << 28, 200
+"""A .gz file may grow to so many bytes, or to so many times its size; logs grow some ten times."""
 UNIT_SEPARATOR = "\x1f"
 """Stands in for `::`, since Arrow splits at single characters only."""
 
@@ -75,12 +79,14 @@ def survey(path: Path, header: bool | None) -> TextFile:
     with open_text(path) as file:
         start = 3 if file.read(3) == b"\xef\xbb\xbf" else 0
         file.seek(start)
-        line = file.readline(1 << 20)
+        line = file.readline(FIRST_LINE)
         while line and not line.strip(b"\r\n"):
-            start, line = file.tell(), file.readline(1 << 20)
+            start, line = file.tell(), file.readline(FIRST_LINE)
         after = file.tell()
     if not line:
         raise InputError(f"{label} is empty.")
+    if len(line) == FIRST_LINE and not line.endswith(b"\n"):
+        raise InputError(f"the first line of {label} is longer than {FIRST_LINE:,} bytes; is it a table?")
     try:
         first = line.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError:
@@ -114,7 +120,30 @@ def _csv_fields(line: str, separator: str, label: str) -> list[str]:
 
 
 def open_text(path: Path) -> IO[bytes]:
-    return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]
+    return Unpacking(path) if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]
+
+
+class Unpacking(gzip.GzipFile):
+    """A .gz file as it reads unpacked, up to a size that no honest log has."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "rb")
+        self._most = max(MOST_UNPACKED, MOST_TIMES * path.stat().st_size)
+        self._label = source_label(path)
+
+    def read(self, size: int | None = -1) -> bytes:
+        return self._counted(super().read(size))
+
+    def read1(self, size: int = -1) -> bytes:
+        return self._counted(super().read1(size))
+
+    def readline(self, size: int | None = -1) -> bytes:
+        return self._counted(super().readline(size))
+
+    def _counted(self, content: bytes) -> bytes:
+        if self.tell() > self._most:
+            raise InputError(f"{self._label} unpacks to more than {self._most:,} bytes; unpack it first.")
+        return content
 
 
 class SingleSeparator(io.RawIOBase):

@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import stat
-import tempfile
 import urllib.error
 import urllib.request
 import zipfile
@@ -20,6 +19,8 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
+from evenhand.data.columns import quoted
+from evenhand.data.whole import stage_for
 from evenhand.errors import InputError
 
 Progress = Callable[[int, int | None], None]
@@ -34,6 +35,8 @@ _BLOCK = 1 << 16
 _TIMEOUT_S = 30
 _MOST_BYTES = 1 << 30
 _MOST_FILES = 10_000
+_LONGEST_NAME = 255
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def cache_folder() -> Path:
@@ -69,8 +72,8 @@ def install_archive(
     try:
         cache.mkdir(parents=True, exist_ok=True)
         _check_room(cache, room)
-        with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=cache) as work:
-            archive, content = Path(work) / "archive.zip", Path(work) / "content"
+        with stage_for(cache / name) as work:
+            archive, content = work / "archive.zip", work / "content"
             _check_digest(url, download(url, archive, progress), md5)
             unpack(archive, content, called=url)
             found = folder_with(content, name, files)
@@ -92,8 +95,7 @@ def download(url: str, to: Path, progress: Progress | None = None) -> str:
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise _unreachable(url, error) from error
     with response, to.open("wb") as file:
-        length = response.headers.get("Content-Length", "")
-        total = int(length) if length.isdigit() else None
+        total = _stated_length(response)
         done = 0
         if total is not None and total > _MOST_BYTES:
             raise InputError(
@@ -149,6 +151,11 @@ def _open(url: str) -> http.client.HTTPResponse:
     return response
 
 
+def _stated_length(response: http.client.HTTPResponse) -> int | None:
+    length = response.headers.get("Content-Length", "")
+    return int(length) if re.fullmatch("[0-9]{1,18}", length) else None
+
+
 def _next_block(response: http.client.HTTPResponse, url: str) -> bytes:
     try:
         return response.read(_BLOCK)
@@ -193,12 +200,29 @@ def _check_members(members: list[zipfile.ZipInfo], called: str) -> None:
         )
     if sum(m.file_size for m in members) > _MOST_BYTES:
         raise InputError(f"{called} unpacks to more than {_MOST_BYTES:,} bytes; not unpacked.")
+    files: set[PurePosixPath] = set()
+    folders: set[PurePosixPath] = set()
     for member in members:
         name = member.filename
         path = PurePosixPath(name)
         escapes = path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name
         if escapes or stat.S_ISLNK(member.external_attr >> 16):
             raise InputError(f"{called} holds '{name}', which could write outside its folder; not unpacked.")
+        if not path.parts or any(len(part.encode(errors="replace")) > _LONGEST_NAME for part in path.parts):
+            raise InputError(f"{called} holds '{quoted(name)}', which is no name for a file; not unpacked.")
+        if member.header_offset < 0:
+            raise InputError(f"{called} is not a whole zip file ('{name}' lies outside); download it again.")
+        if member.compress_type not in _METHODS:
+            raise InputError(f"{called} holds '{name}', packed in a way that is not read here; not unpacked.")
+        folders.update(path.parents)
+        if name.endswith("/"):
+            folders.add(path)
+        elif path in files:
+            raise InputError(f"{called} holds '{name}' twice; not unpacked.")
+        else:
+            files.add(path)
+    if both := files & folders:
+        raise InputError(f"{called} holds '{min(both)}' as a file and as a folder; not unpacked.")
 
 
 def _move_into_place(found: Path, target: Path, files: tuple[str, ...]) -> Path:

@@ -6,6 +6,7 @@ pool is decided by the registry in `named`.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from evenhand.errors import InputError
 YAHOO_TRAIN = "ydata-ymusic-rating-study-v1_0-train.txt"
 YAHOO_TEST = "ydata-ymusic-rating-study-v1_0-test.txt"
 COAT_SHAPE = (290, 300)
+_DIGITS = 18
 
 _GENRES_100K = (  # in the order of their flags in u.item
     "unknown",
@@ -143,12 +145,17 @@ def _text_rows(path: Path, separator: str, at_least: int) -> list[list[str]]:
         if not line.strip():
             continue
         row = line.rstrip("\r").split(separator)
-        if len(row) < at_least or not row[0].isdigit():
+        if len(row) < at_least or not _is_id(row[0].encode()):
             raise InputError(
                 f"'{path}', line {number}: expected an id, a title and genres between '{separator}'."
             )
         rows.append(row)
     return rows
+
+
+def _is_id(word: bytes) -> bool:
+    """Whether it is a whole number that fits into 64 bits."""
+    return word.isdigit() and len(word) <= _DIGITS
 
 
 def _separated(path: Path, *, has_timestamp: bool = False) -> Ratings:
@@ -170,7 +177,9 @@ def _separated(path: Path, *, has_timestamp: bool = False) -> Ratings:
 
 def _matrix(path: Path) -> Ratings:
     try:
-        matrix = np.loadtxt(path, dtype=np.float32, ndmin=2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what it warns of, an empty file, is told below
+            matrix = np.loadtxt(path, dtype=np.float32, ndmin=2)
     except ValueError as error:
         raise InputError(f"'{path}' is not a matrix of numbers ({' '.join(str(error).split())}).") from error
     if matrix.shape != COAT_SHAPE:
@@ -192,7 +201,7 @@ def _adjacency(path: Path) -> Ratings:
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             words = line.split()
-            if not all(word.isdigit() for word in words):
+            if not all(map(_is_id, words)):
                 raise InputError(
                     f"'{path}', line {number}: expected a user and its items, all whole numbers."
                 )

@@ -177,7 +177,10 @@ def _folder(
         yield place
         return
     with tempfile.TemporaryDirectory(prefix="evenhand-") as work:
-        unpack(place, Path(work))
+        try:
+            unpack(place, Path(work))
+        except OSError as error:
+            raise InputError(f"{place} cannot be unpacked: {error.strerror or error}.") from error
         folder = folder_with(Path(work), info.name, info.files)
         if folder is None:
             raise InputError(f"{place} is not {info.name}: it holds no {' and '.join(info.files)}.")

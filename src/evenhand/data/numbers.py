@@ -8,7 +8,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenhand.data.columns import Loaded, is_string
+from evenhand.data.columns import Loaded, is_string, quoted
 from evenhand.errors import InputError
 
 MISSING_NUMBERS = ["", "na", "nan", "null", "none"]
@@ -55,7 +55,7 @@ def _parse_strings(column: pa.ChunkedArray, loaded: Loaded, role: str, kind: str
     wanted = "a date like those above" if target != pa.float64() else WANTED[kind]
     hint = "; if the first line holds column names, say header=True (--header)"
     raise InputError(
-        f"{loaded.called(role)} has '{column[row]}' in {loaded.place(row)}, which is not {wanted}"
+        f"{loaded.called(role)} has '{quoted(column[row])}' in {loaded.place(row)}, which is not {wanted}"
         f"{hint if row == 0 and not loaded.header else ''}."
     )
 

@@ -7,7 +7,7 @@ nobody has to read a traceback to learn that line 17 lacks an item.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,17 @@ import pyarrow as pa
 from evenhand.data.columns import (
     Column,
     Loaded,
+    faults_told,
     first_line_of,
     gather,
     pick,
     source_label,
     to_text,
 )
-from evenhand.data.dialect import TEXT_ENDINGS, open_text, text_ending
+from evenhand.data.dialect import TEXT_ENDINGS, text_ending
 from evenhand.data.ids import compacted, encode_ids
 from evenhand.data.interactions import Interactions
+from evenhand.data.json_lines import read_json_lines
 from evenhand.data.numbers import to_numbers
 from evenhand.data.text import load_text
 from evenhand.errors import InputError
@@ -60,11 +62,12 @@ def read_interactions(
         Column("rating", "number", rating),
         Column("timestamp", "time", timestamp),
     ]
-    loaded = _load(source, columns, header)
-    users, user_ids = encode_ids(loaded, "user")
-    items, item_ids = encode_ids(loaded, "item")
-    ratings = _numbers(loaded, "rating", "number")
-    timestamps = _numbers(loaded, "timestamp", "time")
+    with faults_told(source_label(source)):
+        loaded = _load(source, columns, header)
+        users, user_ids = encode_ids(loaded, "user")
+        items, item_ids = encode_ids(loaded, "item")
+        ratings = _numbers(loaded, "rating", "number")
+        timestamps = _numbers(loaded, "timestamp", "time")
     notes: tuple[str, ...] = ()
     if min_rating is not None:
         keep, notes = _rated(loaded, ratings, min_rating)
@@ -76,7 +79,8 @@ def read_interactions(
     if len(item_ids) < 2 and not allow_small:
         raise InputError(f"{loaded.label} holds one item only; evenhand needs at least two items.")
     if ratings is not None:
-        ratings = ratings.astype(np.float32)
+        with np.errstate(over="ignore"):  # beyond its range a rating is infinite
+            ratings = ratings.astype(np.float32)
     del loaded
     pa.default_memory_pool().release_unused()
     return Interactions.from_codes(
@@ -92,9 +96,10 @@ def read_columns(source: Any, columns: Sequence[Column], *, header: bool | None 
     from the result.
     A text file without a header holds `columns` by position, whatever their names.
     """
-    loaded = _load(source, columns, header)
-    kinds = {column.role: column.kind for column in columns}
-    return pa.table({role: _clean(loaded, role, kinds[role]) for role in loaded.names})
+    with faults_told(source_label(source)):
+        loaded = _load(source, columns, header)
+        kinds = {column.role: column.kind for column in columns}
+        return pa.table({role: _clean(loaded, role, kinds[role]) for role in loaded.names})
 
 
 def _clean(loaded: Loaded, role: str, kind: str) -> Any:
@@ -172,34 +177,18 @@ def _load_parquet(path: Path, columns: Sequence[Column]) -> Loaded:
         names = [schema.names[place] for place in chosen.values()]
         with pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
             in_file = [name for name in schema.names if name in names]
-            batches = file.iter_batches(_ROWS, columns=in_file)
+            # Where a name holds a dot, Arrow hands out columns that nobody asked for.
+            batches = (batch.select(in_file) for batch in file.iter_batches(_ROWS, columns=in_file))
             return _typed(batches, in_file, columns, label)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, KeyError, UnicodeError) as error:
         raise InputError(f"{label} cannot be read as a parquet file: {first_line_of(error)}.") from None
-
-
-def _load_json_lines(path: Path, columns: Sequence[Column]) -> Loaded:
-    from pyarrow import json
-
-    label = source_label(path)
-    with open_text(path) as file:
-        if not file.read(1):
-            raise InputError(f"{label} is empty.")
-        file.seek(0)
-        try:
-            table = json.read_json(file)
-        except pa.ArrowException as error:
-            raise InputError(
-                f"{label} cannot be read as JSON lines, one object a line: {first_line_of(error)}."
-            ) from None
-    return _typed(table.to_batches(), table.column_names, columns, label)
 
 
 def _typed(
     batches: Iterable[pa.RecordBatch], names: Sequence[str], columns: Sequence[Column], label: str
 ) -> Loaded:
     chosen = pick(columns, names, label)
-    codes, table = gather(batches, chosen, columns)
+    codes, table = gather(_sound(batches), chosen, columns)
     return Loaded(
         label=label,
         codes=codes,
@@ -209,20 +198,25 @@ def _typed(
     )
 
 
+def _sound(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same, once it is certain that offsets lie within their data and that texts are texts."""
+    for batch in batches:
+        batch.validate(full=True)
+        yield batch
+
+
 def _load_file(path: Path, columns: Sequence[Column], header: bool | None) -> Loaded:
     label = source_label(path)
     if path.is_dir():
         raise InputError(f"{label} is a folder; give one file.")
     if not path.exists():
         raise InputError(f"there is no file {label}.")
-    try:
-        if path.suffix.lower() in PARQUET_ENDINGS or _starts_like_parquet(path):
-            return _load_parquet(path, columns)
-        if text_ending(path) in JSON_ENDINGS:
-            return _load_json_lines(path, columns)
-        return load_text(path, columns, header)
-    except (OSError, EOFError) as error:
-        raise InputError(f"{label} cannot be read: {first_line_of(error)}.") from None
+    if path.suffix.lower() in PARQUET_ENDINGS or _starts_like_parquet(path):
+        return _load_parquet(path, columns)
+    if text_ending(path) in JSON_ENDINGS:
+        table = read_json_lines(path)
+        return _typed(table.to_batches(), table.column_names, columns, label)
+    return load_text(path, columns, header)
 
 
 def _starts_like_parquet(path: Path) -> bool:

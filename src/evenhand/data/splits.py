@@ -117,6 +117,15 @@ def given_split(
     return _describe(parts["train"], parts.get("validation"), parts["test"], description, notes)
 
 
+def held_out_share(pairs: Interactions, share: float) -> tuple[Interactions, Interactions]:
+    """(the rest, what is held out): a random part of the pairs, always the same of the same pairs."""
+    held_out = np.zeros(len(pairs), dtype=bool)
+    held_out[_draw(len(pairs), 0)[: round(share * len(pairs))]] = True
+    if not held_out.any():
+        raise InputError(f"{len(pairs):,} training pairs are too few to hold some out.")
+    return pairs.take(~held_out), pairs.take(held_out)
+
+
 def _without_repeats(parts: dict[str, Interactions]) -> tuple[dict[str, Interactions], tuple[str, ...]]:
     """The parts without the pairs that an earlier part has, and a note where there were some."""
     kept: dict[str, Interactions] = {}
@@ -127,7 +136,9 @@ def _without_repeats(parts: dict[str, Interactions]) -> tuple[dict[str, Interact
             repeated |= earlier.contains(part.users, part.items)
         if repeated.any():
             where = " or ".join(kept)
-            notes += (f"{int(repeated.sum()):,} {name} pairs also occur in {where}; they are left out.",)
+            n = int(repeated.sum())
+            told = "also occurs in {}; it is" if n == 1 else "also occur in {}; they are"
+            notes += (f"{count(n, f'{name} pair')} {told.format(where)} left out.",)
         kept[name] = part.take(~repeated)
     return kept, notes
 

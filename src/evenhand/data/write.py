@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from evenhand.data.whole import whole_file
 from evenhand.errors import InputError
 
 ENDINGS = (".parquet", ".csv", ".tsv")
@@ -29,18 +30,16 @@ def check_target(path: Path, force: bool) -> None:
 
 def write_table(table: pa.Table, path: Path) -> None:
     """Write parquet, csv or tsv by the ending; a reader never sees half a file."""
-    partial = path.with_name(path.name + ".partial")
     try:
-        if path.suffix == ".parquet":
-            import pyarrow.parquet as pq
+        with whole_file(path) as partial:
+            if path.suffix == ".parquet":
+                import pyarrow.parquet as pq
 
-            pq.write_table(table, partial, compression="zstd")
-        else:
-            with partial.open("wb") as sink:
-                write_csv(table, sink, "\t" if path.suffix == ".tsv" else ",")
-        os.replace(partial, path)
+                pq.write_table(table, partial, compression="zstd")
+            else:
+                with partial.open("wb") as sink:
+                    write_csv(table, sink, "\t" if path.suffix == ".tsv" else ",")
     except OSError as problem:
-        partial.unlink(missing_ok=True)
         raise InputError(f"cannot write {path}: {problem.strerror or problem}.") from problem
 
 

@@ -15,7 +15,7 @@ from evenhand.experiments.ranges import Choice, Range
 from evenhand.experiments.setup import Setup
 from evenhand.methods import parse_value
 from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Reg
-from evenhand.rivals import ALS, EASE, ItemKNN, Popular
+from evenhand.rivals import ALS, EASE, Blend, ItemKNN, Popular
 from evenhand.samplers import (
     AUCSampler,
     BalancedSampler,
@@ -66,6 +66,7 @@ RANGES: Mapping[type, Space] = {
         "shrink": Range(1, 500, log=True),
     },
     EASE: {"l2": Range(10, 10_000, log=True)},
+    Blend: {},
     ALS: {
         "factors": Range(16, 256, log=True, integer=True),
         "alpha": Range(0.5, 50, log=True),
@@ -98,7 +99,9 @@ FIXED: Mapping[type, Mapping[str, str]] = {
     AUCSampler: {"probes": _COST, "ecdf": _COST},
     MACR: {"c": "validation chooses it for every seed", "matrix": _PUBLISHED},
     BCLoss: {"margin": _PUBLISHED, "in_batch": _PUBLISHED},
+    EASE: {"balance": "0 is the published method"},
     ALS: {"iterations": _COST, "steps": _COST},
+    Blend: dict.fromkeys(("parts", "shares", "encoder"), "it settles its numbers itself"),
 }
 """What stays as it is, and why; `--range` searches the numbers among these too."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,36 +18,13 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import InputError, RunError
+from evenhand.experiments.goals import Goal
 from evenhand.experiments.search_space import Space
+from evenhand.experiments.trial import Trial, Verdict
 from evenhand.training.checkpoint import one_process
 
 AT_RANDOM = 10
 """Trials before the finished ones have a say; in groups, as many whole groups as that holds."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One setup that was tried."""
-
-    number: int
-    """Its place among the finished ones, from 1."""
-    parameters: Mapping[str, Any]
-    """What was searched; 1 is the starting point."""
-    value: float
-    """The metric on validation, mean over seeds; 0 where the trial failed."""
-    seconds: float
-    """Its share of the time of its run."""
-    problem: str | None
-    """Why it failed."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "trial": self.number,
-            "value": self.value,
-            "parameters": dict(self.parameters),
-            "seconds": round(self.seconds, 2),
-            "problem": self.problem,
-        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,9 +57,12 @@ class Study:
             Trial(
                 place,
                 self._tidy(one.params),
-                float(one.value),
+                Verdict(
+                    tuple(map(float, one.values)),
+                    tuple(one.user_attrs.get("margins", ())),
+                    one.user_attrs.get("problem"),
+                ),
                 float(one.user_attrs.get("seconds", 0)),
-                one.user_attrs.get("problem"),
             )
             for place, one in enumerate(sorted(found, key=lambda one: one.number), start=1)
         ]
@@ -102,12 +82,14 @@ class Study:
                 self._open.append(self._ask(size))
             return self._open[: trials - done]
 
-    def tell(self, asked: Asked, value: float, seconds: float, problem: str | None = None) -> None:
+    def tell(self, asked: Asked, verdict: Verdict, seconds: float) -> None:
         with storage_errors(self._where, RunError):
             asked.trial.set_user_attr("seconds", seconds)
-            if problem:
-                asked.trial.set_user_attr("problem", problem)
-            self._study.tell(asked.trial, value)
+            if verdict.margins:
+                asked.trial.set_user_attr("margins", list(verdict.margins))
+            if verdict.problem:
+                asked.trial.set_user_attr("problem", verdict.problem)
+            self._study.tell(asked.trial, verdict.values)
         self._open.remove(asked)
 
     def give_up(self) -> None:
@@ -136,9 +118,13 @@ class Study:
         key = np.random.SeedSequence([self._seed, done + running]).generate_state(1)[0]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            # Points that are being tried count as bad ones, so that a group spreads out.
+            # Points that are being tried count as bad ones, so that a group spreads out. With two metrics it
+            # was better to look at all parameters together (benchmarks/search_samplers.py).
             self._study.sampler = optuna.samplers.TPESampler(
-                seed=int(key), constant_liar=True, n_startup_trials=max(1, AT_RANDOM // size) * size
+                seed=int(key),
+                constant_liar=True,
+                n_startup_trials=max(1, AT_RANDOM // size) * size,
+                multivariate=True if len(self._study.directions) > 1 else None,
             )
         trial = self._study.ask({name: span.distribution() for name, span in self._space.items()})
         return Asked(self._tidy(trial.params), trial)
@@ -174,6 +160,7 @@ def open_study(
     start: Mapping[str, Any],
     identity: Mapping[str, str],
     seed: int,
+    goals: Sequence[Goal],
 ) -> Iterator[Study]:
     """Begin a search or go on with it; `storage` is a file (Path), a database's URL, or memory (None).
 
@@ -186,7 +173,10 @@ def open_study(
     with _opened(storage, where) as opened:
         with storage_errors(where, InputError):
             study = optuna.create_study(
-                storage=opened, study_name=name, direction="maximize", load_if_exists=True
+                storage=opened,
+                study_name=name,
+                directions=["maximize" if goal.rises else "minimize" for goal in goals],
+                load_if_exists=True,
             )
             before = study.user_attrs.get("identity")
             if before is None:

@@ -1,7 +1,7 @@
 """`tune`: search the parameters of one method on validation, the defaults first.
 
 The test part is taken away before the search begins, so nothing of it can reach the choice; and as the
-defaults are the first trial, what is chosen is never worse than they are on validation.
+defaults are the first trial, what is best is never worse than they are on validation.
 """
 
 from __future__ import annotations
@@ -9,11 +9,8 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
 
 import evenhand
 from evenhand.data.fingerprint import fingerprint
@@ -21,75 +18,21 @@ from evenhand.data.splits import Split
 from evenhand.encoders import Encoder
 from evenhand.errors import InputError, RunError, StoppedError
 from evenhand.experiments.entrants import Entrant
+from evenhand.experiments.front import Pick, check_pick
+from evenhand.experiments.goals import Goal, parse_goals
 from evenhand.experiments.judge import Judge, tuning_split
+from evenhand.experiments.search_result import TuneResult, front_trials, picked_trial
 from evenhand.experiments.search_space import Space, search_space
 from evenhand.experiments.setup import Setup
 from evenhand.experiments.side_by_side import SideBySide, group_size, replicas_that_fit, together
-from evenhand.experiments.study import Study, Trial, open_study
+from evenhand.experiments.study import Study, open_study
+from evenhand.experiments.trial import Trial
 from evenhand.rivals import Rival
 from evenhand.training.progress import OnEpoch
-from evenhand.training.run import describe_encoder, seed_numbers
+from evenhand.training.run import seed_numbers
 from evenhand.training.settings import ProtocolName, Settings, resolve_device
 
-
-@dataclass(frozen=True, eq=False)
-class TuneResult:
-    """What a search found, and every trial it rests on."""
-
-    setup: Setup
-    """The best setup, ready to be trained."""
-    parameters: Mapping[str, Any]
-    """The values that were searched, in the best setup."""
-    value: float
-    """The metric of the best trial on validation."""
-    metric: str
-    trials: tuple[Trial, ...]
-    """In the order in which they were asked for; the first one has the defaults."""
-    space: Space
-    fixed: Mapping[str, Any]
-    """What was held at a value."""
-    notes: tuple[str, ...] = ()
-
-    @property
-    def method(self) -> str:
-        """The method as one would ask for it: `auc-ns:alpha=0.8:beta=0.02`."""
-        return self.setup.method_text({**self.parameters, **self.fixed})
-
-    @property
-    def flags(self) -> dict[str, Any]:
-        """Options for the rest: `{"--lr": 0.003}`."""
-        return self.setup.flags({**self.parameters, **self.fixed})
-
-    def best(self, count: int) -> list[Trial]:
-        """The best trials; of equals, the earliest comes first."""
-        return sorted(self.trials, key=lambda trial: -trial.value)[:count]
-
-    def table(self) -> pa.Table:
-        """One row a trial: number, value, the parameters, seconds, and why it failed."""
-        columns: dict[str, Any] = {
-            "trial": pa.array([t.number for t in self.trials], pa.int64()),
-            "value": pa.array([t.value for t in self.trials], pa.float64()),
-        }
-        for name in self.space:
-            columns[name] = _column([t.parameters[name] for t in self.trials])
-        columns["seconds"] = pa.array([t.seconds for t in self.trials], pa.float64())
-        columns["problem"] = pa.array([t.problem for t in self.trials], pa.string())
-        return pa.table(columns)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "method": self.method,
-            "flags": self.flags,
-            "parameters": dict(self.parameters),
-            "metric": self.metric,
-            "value": self.value,
-            "default_value": self.trials[0].value,
-            "trials": len(self.trials),
-            "space": {name: str(span) for name, span in self.space.items()},
-            "encoder": describe_encoder(self.setup.encoder) if "encoder" in self.setup.parts() else None,
-            "settings": asdict(self.setup.settings) if "settings" in self.setup.parts() else None,
-            "notes": list(self.notes),
-        }
+__all__ = ["TuneResult", "tune"]
 
 
 def tune(
@@ -99,7 +42,8 @@ def tune(
     *,
     trials: int = 20,
     seeds: int | Sequence[int] = 1,
-    metric: str = "ndcg@10",
+    metric: str | Sequence[str] = "ndcg@10",
+    pick: Pick | None = None,
     settings: Settings | None = None,
     protocol: ProtocolName = "honest",
     fixed: Mapping[str, Any] | None = None,
@@ -113,6 +57,11 @@ def tune(
 ) -> TuneResult:
     """Search until `trials` have finished in total, those of an earlier, interrupted call included.
 
+    With two metrics (`("ndcg@10", "ohr@10")`), any two of ours, the search spreads along what can be had of
+    both, and `pick` says what to choose: the "knee" of that front (unless told), its "most-accurate" or its
+    "least-biased" end. These are the best by the metric that rises and by the one that falls, or the first
+    and the second where both go the same way.
+
     `ranges` replace or add to those of the table, `fixed` values are not searched. Trials are kept in
     `storage`: a file (Path), the URL of a database that Optuna knows, or only in memory. Where the split has
     no validation part (as under the paper protocol) a tenth of train is held out for the search.
@@ -122,6 +71,7 @@ def tune(
     """
     if not isinstance(trials, int) or trials < 1:
         raise InputError(f"a search takes a number of trials from 1 on, not {trials}.")
+    chosen = check_pick(pick, len(parse_goals(metric)))
     fixed = fixed or {}
     asked = Setup.of(method, encoder, settings, protocol)
     space = search_space(asked, fixed, ranges)
@@ -138,17 +88,17 @@ def tune(
         "method or settings": hashlib.sha256(repr(setup.parts()).encode()).hexdigest(),
         "ranges": ", ".join(f"{name}={span}" for name, span in space.items()),
         "seeds": str(list(judge.seeds)),
-        "metric": metric,
+        "metric": ",".join(goal.text for goal in judge.goals),
         "search seed": str(seed),
         "version of evenhand": evenhand.__version__,
     }
     name = study or setup.entrant.label
     done: list[Trial] = []
     try:
-        with open_study(storage, name, space, start, identity, seed) as opened:
+        with open_study(storage, name, space, start, identity, seed, judge.goals) as opened:
             while len(done := opened.finished()) < trials:
                 if on_trial:
-                    on_trial(len(done), trials, _news(done, metric))
+                    on_trial(len(done), trials, _news(done, judge.goals))
                 _try_next(opened, setup, judge, size, trials)
     except (StoppedError, KeyboardInterrupt) as stop:
         rest = (
@@ -156,12 +106,12 @@ def tune(
         )
         raise StoppedError(f"stopped after {len(done)} of {trials} trials; {rest}.") from stop
     if on_trial:
-        on_trial(len(done), len(done), _news(done, metric))
-    best = max(done, key=lambda trial: trial.value)
-    if best.problem:
+        on_trial(len(done), len(done), _news(done, judge.goals))
+    if all(trial.problem for trial in done):
         raise RunError(f"no trial of '{name}' succeeded; the last one failed because {done[-1].problem}")
+    best = picked_trial(done, judge.goals, chosen)
     return TuneResult(
-        setup.having(best.parameters), best.parameters, best.value, metric, tuple(done), space, dict(fixed),
+        setup.having(best.parameters), best, judge.goals, tuple(done), space, dict(fixed), chosen,
         notes=judge.split.notes,
     )  # fmt: skip
 
@@ -180,16 +130,14 @@ def _try_next(study: Study, setup: Setup, judge: Judge, size: int, trials: int) 
         study.give_up()
         raise
     seconds = (time.perf_counter() - began) / len(chosen)
-    for place, (value, problem) in zip(chosen, verdicts, strict=True):
-        study.tell(asked[place], value, seconds, problem)
+    for place, verdict in zip(chosen, verdicts, strict=True):
+        study.tell(asked[place], verdict, seconds)
 
 
-def _news(done: Sequence[Trial], metric: str) -> dict[str, Any]:
+def _news(done: Sequence[Trial], goals: Sequence[Goal]) -> dict[str, Any]:
     """The state of a search, in the form of an epoch's record."""
-    return {"metrics": {f"best {metric}": [max(trial.value for trial in done)]} if done else {}}
-
-
-def _column(values: Sequence[Any]) -> pa.Array:
-    """Numbers as numbers; a choice between different kinds of values as text."""
-    numbers = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values)
-    return pa.array(values) if numbers else pa.array([str(v) for v in values])
+    if not done:
+        return {"metrics": {}}
+    best = picked_trial(done, goals, None)
+    front = f"{len(front_trials(done, goals))} on the front, " if len(goals) > 1 else ""
+    return {"metrics": {f"{front}best {goals[0].text}": [best.value]}}

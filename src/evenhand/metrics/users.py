@@ -99,9 +99,35 @@ def score_lists(
     slots; `users` (int [n]) says whose row it is; `truth` is the test part; `hot` is bool [n_items].
     `consumed` (train and validation) matters to `fpr_true` alone; without it all items outside the truth
     are negatives. Rows of users without test items are dropped, and users without a row are not looked at.
+    Where there is not enough memory for all of them at once, they are judged in halves.
     """
     top, users, hot = np.asarray(top), np.asarray(users), np.asarray(hot, dtype=bool)
     _check(top, users, truth, hot, ks)
+    try:
+        return _scored(top, users, truth, hot, ks, consumed)
+    except MemoryError:
+        if len(users) < 2:
+            raise
+    middle = len(users) // 2
+    halves = [
+        score_lists(top[part], users[part], truth, hot, ks, consumed)
+        for part in (slice(middle), slice(middle, None))
+    ]
+    return {k: _joined(k, [half[k].arrays() for half in halves]) for k in ks}
+
+
+def _joined(k: int, parts: Sequence[Mapping[str, np.ndarray]]) -> UserMetrics:
+    return UserMetrics.from_arrays(k, {name: np.concatenate([p[name] for p in parts]) for name in parts[0]})
+
+
+def _scored(
+    top: np.ndarray,
+    users: np.ndarray,
+    truth: Interactions,
+    hot: np.ndarray,
+    ks: Sequence[int],
+    consumed: Interactions | None,
+) -> dict[int, UserMetrics]:
     judged = truth.activity[users] > 0
     if not judged.all():
         top, users = top[judged], users[judged]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -107,6 +108,18 @@ class AnyModel(ABC):
         from evenhand.ranking.fold_in import usable_history
 
         return self.with_users(usable_history(history, self.known))
+
+    def having(self, **changes: Any) -> Self:
+        """The same with other `info`, `metrics` or whatever else it holds."""
+        return replace(self, **changes)  # type: ignore[type-var]
+
+    def no_vectors(self) -> InputError:
+        """What whoever asks for vectors is told, where there are none."""
+        method = str(self.info.get("method", "this kind")).partition(":")[0]
+        return InputError(
+            f"a model of {method} has no vectors to export; write its lists with `evenhand recommend --out`, "
+            "or train als or another method that has vectors."
+        )
 
     def save(self, folder: str | Path, *, force: bool = False) -> None:
         """Write the model folder, whole or not at all; one that exists is only replaced with `force`."""

@@ -5,12 +5,15 @@ It says only what the model itself records, so a model made by hand has a short 
 
 from __future__ import annotations
 
+import html
 import json
 import math
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from evenhand.metrics.lists import count
+from evenhand.visible import visible
 
 if TYPE_CHECKING:
     from evenhand.ranking.any_model import AnyModel
@@ -40,14 +43,14 @@ _LIMITS = (
 
 def model_card(model: AnyModel, name: str) -> str:
     """README.md of the model folder called `name`."""
-    return "\n".join(_lines(model, name or "model")) + "\n"
+    return "\n".join(_lines(model, visible(name) or "model")) + "\n"
 
 
 def _lines(model: AnyModel, name: str) -> Iterator[str]:
     info, known = model.info, model.known
     encoder = info.get("encoder", {})
     encoder = encoder.get("name") if isinstance(encoder, Mapping) else encoder
-    yield f"# {name}"
+    yield f"# {_text(name)}"
     yield ""
     yield (
         f"A recommender{_of(' of kind ', encoder)}{_of(', trained with ', info.get('method'))}, made by "
@@ -104,11 +107,12 @@ def _text(value: Any) -> str:
         return ", ".join(f"{key}={_text(inner)}" for key, inner in value.items() if inner is not None)
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_text, value)) or "none"
-    return " ".join((value if isinstance(value, str) else json.dumps(value)).split())
+    line = " ".join((value if isinstance(value, str) else json.dumps(value)).split())
+    return html.escape(visible(line), quote=False)
 
 
 def _of(before: str, value: Any) -> str:
-    return f"{before}{value}" if value else ""
+    return f"{before}{_text(value)}" if value else ""
 
 
 def _results(model: AnyModel) -> Iterator[str]:
@@ -139,10 +143,10 @@ def _use(name: str) -> Iterator[str]:
     yield "```python"
     yield "import evenhand as eh"
     yield ""
-    yield f'model = eh.load("{name}")'
+    yield f"model = eh.load({json.dumps(name, ensure_ascii=False)})"
     yield "lists = model.recommend(k=20)  # a table: user, item, score, rank"
     yield "```"
     yield ""
     yield "```sh"
-    yield f"evenhand recommend {name} -k 20 --out lists.parquet"
+    yield f"evenhand recommend {shlex.quote(name)} -k 20 --out lists.parquet"
     yield "```"

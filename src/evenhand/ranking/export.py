@@ -5,7 +5,6 @@ Serving rarely runs evenhand itself; all it needs is two matrices and the ids of
 
 from __future__ import annotations
 
-import os
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import pyarrow as pa
 
+from evenhand.data.whole import whole_file
 from evenhand.errors import InputError, unknown
 from evenhand.ranking.model import Model
 from evenhand.ranking.place import check_folder, new_folder
@@ -58,10 +58,9 @@ def check_export(to: str, out: Path, force: bool) -> None:
 
 
 def _write_npz(model: Model, users: np.ndarray, items: np.ndarray, out: Path) -> None:
-    partial = out.with_name(f".{out.name}.partial")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as file:
+        with whole_file(out) as partial, partial.open("wb") as file:
             np.savez(
                 file,
                 user_ids=_plain_ids(model.known.user_ids),
@@ -69,13 +68,8 @@ def _write_npz(model: Model, users: np.ndarray, items: np.ndarray, out: Path) ->
                 user_vectors=users,
                 item_vectors=items,
             )
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, out)
     except OSError as problem:
         raise InputError(f"cannot write {out}: {problem.strerror or problem}.") from problem
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _plain_ids(ids: pa.Array) -> np.ndarray:

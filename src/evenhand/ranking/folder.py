@@ -14,10 +14,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import torch
+from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.errors import InputError
 from evenhand.ranking.any_model import AnyModel
+from evenhand.ranking.blend import WEIGHTS, BlendModel, Part, parts_of
 from evenhand.ranking.card import model_card
 from evenhand.ranking.files import (
     one_line,
@@ -63,7 +66,7 @@ def write_model(model: AnyModel, folder: str | Path, *, force: bool = False) -> 
         write_json(place / "config.json", config)
 
 
-def read_model(folder: str | Path, *, verify: bool = True) -> Model | ItemModel:
+def read_model(folder: str | Path, *, verify: bool = True) -> AnyModel:
     """Read a folder that `write_model` wrote, and make sure that its parts belong together."""
     folder = Path(folder)
     config = _read_config(folder)
@@ -71,30 +74,42 @@ def read_model(folder: str | Path, *, verify: bool = True) -> Model | ItemModel:
         if verify:
             _verify(folder, config.checksums)
         model = _assembled(folder, config)
+        _check_shapes(folder, model)
     except InputError:
         raise
     except Exception as problem:
         # Whatever is wrong inside one of the files, its reader has its own kind of error for it.
         raise InputError(f"{folder} cannot be read as a model: {one_line(problem)}.") from problem
-    _check_shapes(folder, model)
     return model
 
 
-def _assembled(folder: Path, config: _Config) -> Model | ItemModel:
+def _assembled(folder: Path, config: _Config) -> AnyModel:
     tensors = read_tensors(folder / "model.safetensors")
     known, pairs = _read_known(folder)
-    history = tuple(json.loads((folder / "history.json").read_text(encoding="utf-8")))
+    history = json.loads((folder / "history.json").read_text(encoding="utf-8"))
+    if not isinstance(history, list) or not all(isinstance(record, dict) for record in history):
+        raise InputError(f"{folder} is damaged: history.json is not a list of records.")
     common: dict[str, Any] = {
         "known": known,
         "seeds": config.seeds,
         "best": config.best,
         "info": config.info,
-        "history": history,
+        "history": tuple(history),
         "metrics": config.metrics,
     }
-    if config.kind in TABLES:
-        touched = known.take(pairs["touched"].to_numpy())
-        return ItemModel(TABLES[config.kind].from_tensors(tensors), touched=touched, **common)
+    if config.kind != BlendModel.kind:
+        return _part(config.kind, tensors, pairs, common)
+    parts = tuple(
+        _part(kind, own, pairs, {"known": known, "seeds": config.seeds}) for kind, own in parts_of(tensors)
+    )
+    return BlendModel(parts, tuple(tensors[WEIGHTS].tolist()), **common)
+
+
+def _part(kind: str, tensors: Mapping[str, Tensor], pairs: pa.Table, common: Mapping[str, Any]) -> Part:
+    """A model that is not made of others."""
+    if kind in TABLES:
+        touched = common["known"].take(pairs["touched"].to_numpy())
+        return ItemModel(TABLES[kind].from_tensors(tensors), touched=touched, **common)
     names = ("user_tables", "item_tables")
     tables = (tensors[names[0]], tensors[names[1]]) if set(names) <= set(tensors) else None
     return Model(tensors["user_vectors"], tensors["item_vectors"], tables=tables, **common)
@@ -118,7 +133,7 @@ def _read_config(folder: Path) -> _Config:
         raise InputError(f"{folder} is not a model folder: it has no config.json.")
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, RecursionError) as problem:
         raise InputError(f"{folder} cannot be read as a model: config.json: {one_line(problem)}.") from None
     if not isinstance(raw, dict) or not isinstance(raw.get("format"), int) or "seeds" not in raw:
         raise InputError(f"{folder} cannot be read as a model: its config.json is not that of a model.")
@@ -131,18 +146,30 @@ def _read_config(folder: Path) -> _Config:
     shapes = {"seeds": list, "best": int, "info": dict, "metrics": dict, "checksums": dict}
     wrong = [name for name, kind in shapes.items() if not isinstance(raw.get(name), kind)]
     seeds = raw["seeds"]
-    if not wrong and not (seeds and all(type(seed) is int for seed in seeds)):
+    if not wrong and not (seeds and all(type(seed) is int and abs(seed) < 2**63 for seed in seeds)):
         wrong = ["seeds"]
-    if not wrong and not 0 <= raw["best"] < len(seeds):
+    if not wrong and (type(raw["best"]) is bool or not 0 <= raw["best"] < len(seeds)):
         wrong = ["best"]
+    if not wrong and not all(map(_is_results, raw["metrics"].values())):
+        wrong = ["metrics"]
     if wrong:
         raise InputError(f"{folder} is damaged: '{wrong[0]}' in its config.json is missing or wrong.")
     kind = raw.get("kind", "vectors")
-    if kind not in ("vectors", *TABLES):
+    if kind not in ("vectors", BlendModel.kind, *TABLES):
         raise InputError(
             f"{folder} holds a model of kind '{kind}', which this evenhand does not know; update it."
         )
     return _Config(kind, tuple(seeds), *(raw[name] for name in list(shapes)[1:]))
+
+
+def _is_results(row: Any) -> bool:
+    """Whether it is one row of `metrics`: names, each with its mean and spread, or with nothing."""
+    if not isinstance(row, dict) or not all(
+        found is None or isinstance(found, dict) for found in row.values()
+    ):
+        return False
+    numbers = (found.get(name) for found in row.values() if found for name in ("mean", "std"))
+    return all(number is None or isinstance(number, (int, float)) for number in numbers)
 
 
 def _verify(folder: Path, checksums: Mapping[str, str]) -> None:
@@ -155,12 +182,24 @@ def _verify(folder: Path, checksums: Mapping[str, str]) -> None:
             )
 
 
-def _check_shapes(folder: Path, model: Model | ItemModel) -> None:
+def _check_shapes(folder: Path, model: AnyModel) -> None:
     """Tensors, ids and seeds must be as many as each other, whatever the checksums say."""
+    if isinstance(model, BlendModel):
+        if not 0 < len(model.parts) == len(model.weights):
+            raise InputError(f"{folder} is damaged: its weights do not match its parts.")
+        for part in model.parts:
+            _check_shapes(folder, part)
+        return
     if isinstance(model, ItemModel):
         if not model.table.fits(model.known.n_items):
             raise InputError(f"{folder} is damaged: its weights do not match its items.")
         return
+    assert isinstance(model, Model)
+    if any(
+        matrix.ndim != 3 or matrix.dtype != torch.float32
+        for matrix in (*model.vectors, *(model.tables or ()))
+    ):
+        raise InputError(f"{folder} is damaged: its vectors are not matrices of 32-bit numbers.")
     replicas, dim = len(model.seeds), model.user_vectors.shape[-1]
     wanted = [(replicas, size, dim) for size in (model.known.n_users, model.known.n_items)]
     if [tuple(matrix.shape) for matrix in model.vectors] != wanted:
@@ -174,13 +213,13 @@ def _pairs(model: AnyModel) -> dict[str, pa.Array]:
     """The columns of known.arrow."""
     known = model.known
     columns = {"user": pa.array(known.users), "item": pa.array(known.items)}
-    if isinstance(model, ItemModel):
+    if isinstance(model, (ItemModel, BlendModel)):
         columns["touched"] = pa.array(model.touched.contains(known.users, known.items))
     return columns
 
 
 def _read_known(folder: Path) -> tuple[Interactions, pa.Table]:
-    users, items = (_ids(read_arrow(folder / f"{name}.arrow")["id"]) for name in ("users", "items"))
+    users, items = (_ids(folder, read_arrow(folder / f"{name}.arrow")["id"]) for name in ("users", "items"))
     pairs = read_arrow(folder / "known.arrow")
     user, item = (pairs[name].to_numpy().astype(np.int64) for name in ("user", "item"))
     if len(user) and not (
@@ -198,6 +237,9 @@ def _read_known(folder: Path) -> tuple[Interactions, pa.Table]:
     return known, pairs
 
 
-def _ids(column: pa.ChunkedArray) -> pa.Array:
+def _ids(folder: Path, column: pa.ChunkedArray) -> pa.Array:
     array = column.combine_chunks()
-    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+    array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+    if str(array.type) not in ("int64", "string") or array.null_count or len(array.unique()) < len(array):
+        raise InputError(f"{folder} is damaged: its ids are not integers or texts, each once.")
+    return array

@@ -11,7 +11,6 @@ import pyarrow as pa
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
-from evenhand.errors import InputError
 from evenhand.metrics.lists import count
 from evenhand.ranking.any_model import AnyModel
 from evenhand.ranking.item_table import ItemTable
@@ -49,14 +48,6 @@ class ItemModel(AnyModel):
     @property
     def explained(self) -> str:
         return self.table.explained
-
-    def no_vectors(self) -> InputError:
-        """What whoever asks for vectors is told."""
-        method = str(self.info.get("method", "this kind")).partition(":")[0]
-        return InputError(
-            f"a model of {method} has weights of items and no vectors to export; write its lists with "
-            "`evenhand recommend --out`, or train als or another method that has vectors."
-        )
 
     @property
     def vectors(self) -> tuple[Tensor, Tensor]:

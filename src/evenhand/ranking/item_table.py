@@ -81,7 +81,7 @@ class DenseTable(ItemTable):
         return cls(tensors["weights"])
 
     def fits(self, n_items: int) -> bool:
-        return self.weights.shape == (n_items, n_items)
+        return self.weights.shape == (n_items, n_items) and self.weights.dtype == torch.float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +125,8 @@ class SparseTable(ItemTable):
 
     def fits(self, n_items: int) -> bool:
         return (
-            self.indptr.shape == (n_items + 1,)
+            (self.indptr.dtype, self.items.dtype, self.weights.dtype) == (np.int64, np.int32, np.float32)
+            and self.indptr.shape == (n_items + 1,)
             and self.indptr[0] == 0
             and bool((np.diff(self.indptr) >= 0).all())
             and self.items.shape == self.weights.shape == (self.indptr[-1],)
@@ -161,7 +162,7 @@ class CountTable(ItemTable):
         return cls(tensors["counts"])
 
     def fits(self, n_items: int) -> bool:
-        return self.counts.shape == (n_items,)
+        return self.counts.shape == (n_items,) and self.counts.dtype == torch.float64
 
 
 TABLES: Mapping[str, type[ItemTable]] = {table.kind: table for table in (DenseTable, SparseTable, CountTable)}

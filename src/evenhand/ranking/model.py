@@ -19,7 +19,6 @@ from torch import Tensor
 from evenhand.data.interactions import Interactions
 from evenhand.metrics.lists import count
 from evenhand.ranking.any_model import AnyModel
-from evenhand.ranking.item_model import ItemModel
 from evenhand.ranking.topk import Score, by_product, top_items
 
 
@@ -101,7 +100,7 @@ class Model(AnyModel):
         )
 
 
-def load(folder: str | Path, *, verify: bool = True) -> Model | ItemModel:
+def load(folder: str | Path, *, verify: bool = True) -> AnyModel:
     """Read a model folder that `save` wrote; `verify` compares every file with its checksum."""
     from evenhand.ranking.folder import read_model
 

@@ -6,13 +6,15 @@ was, and nobody reads half a model.
 
 from __future__ import annotations
 
+import ctypes
 import os
-import secrets
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from evenhand.data.whole import clear_remains, flush, stage_for
 from evenhand.errors import InputError
 
 
@@ -23,27 +25,26 @@ def new_folder(target: str | Path, files: Sequence[str], *, force: bool) -> Iter
     With `force` an older folder is replaced: in one move if it holds nothing but such files; otherwise
     they are put into it one by one, the last of `files` last, and what else it holds is left alone.
     """
-    target = Path(target)
-    check_folder(target, force)
     # A link stays a link: what it points to is replaced.
-    target = target.resolve()
-    mark = secrets.token_hex(4)
+    given, target = Path(target), Path(target).resolve()
+    inside = target / target.name
+    clear_remains(target)
+    clear_remains(inside)
+    check_folder(given, force)
     in_place = target.exists() and not _replaceable(target, files)
-    stage = target / f".{mark}.partial" if in_place else target.with_name(f".{target.name}.{mark}.partial")
     try:
-        stage.parent.mkdir(parents=True, exist_ok=True)
-        stage.mkdir()
-        yield stage
-        for name in files:
-            _flush(stage / name)
-        if in_place:
-            _move_files(stage, target, files)
-        else:
-            _swap(stage, target, target.with_name(f".{target.name}.{mark}.old"))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with stage_for(inside if in_place else target) as stage:
+            yield stage
+            for name in files:
+                flush(stage / name)
+            if in_place:
+                _move_files(stage, target, files)
+            else:
+                check_folder(given, force)  # again: another process may have written here meanwhile
+                _swap(stage, target)
     except OSError as problem:
         raise InputError(f"cannot write to {target}: {problem.strerror or problem}.") from problem
-    finally:
-        shutil.rmtree(stage, ignore_errors=True)
 
 
 def check_folder(target: Path, force: bool) -> None:
@@ -63,10 +64,12 @@ def _replaceable(folder: Path, files: Sequence[str]) -> bool:
     )
 
 
-def _swap(stage: Path, target: Path, aside: Path) -> None:
+def _swap(stage: Path, target: Path) -> None:
+    """Afterwards the older folder, if there was one, lies where the new one was made or is gone."""
     if not target.exists():
         os.rename(stage, target)
-    else:
+    elif not _exchange(stage, target):
+        aside = stage.with_suffix(".old")
         os.rename(target, aside)
         try:
             os.rename(stage, target)
@@ -74,23 +77,29 @@ def _swap(stage: Path, target: Path, aside: Path) -> None:
             os.rename(aside, target)
             raise
         shutil.rmtree(aside, ignore_errors=True)
-    _flush(target.parent)
+    flush(target.parent)
+
+
+def _exchange(a: Path, b: Path) -> bool:
+    """Let two folders swap names at one stroke, where the system can do that."""
+    exchange = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
+    here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return exchange is not None and exchange(here, os.fsencode(a), here, os.fsencode(b), swap) == 0
 
 
 def _move_files(stage: Path, target: Path, files: Sequence[str]) -> None:
     # Without its last file the folder does not count as whole, so none is seen half old and half new.
-    (target / files[-1]).unlink(missing_ok=True)
-    for name in files:
-        os.replace(stage / name, target / name)
-    _flush(target)
-
-
-def _flush(path: Path) -> None:
-    """Make sure the disk has it; folders cannot be flushed on every system."""
-    if path.is_dir() and os.name == "nt":
-        return
-    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    older = stage / "older"
+    older.mkdir()
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        for name in (files[-1], *files[:-1]):
+            if (target / name).exists():
+                os.replace(target / name, older / name)
+        for name in files:
+            os.replace(stage / name, target / name)
+    except OSError:
+        for name in files:
+            if (older / name).exists():
+                os.replace(older / name, target / name)
+        raise
+    flush(target)

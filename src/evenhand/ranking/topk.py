@@ -17,6 +17,7 @@ from torch import Tensor
 from evenhand.data.csr import gather_rows
 from evenhand.data.interactions import Interactions
 from evenhand.errors import InputError
+from evenhand.memory import is_shortage
 
 _CHUNK_SCORES = 2**24
 """Scores held at once: 64 MB, whatever the number of users."""
@@ -65,7 +66,8 @@ def top_by(
 
     `score` is asked for a chunk of users at a time. `exclude` holds pairs that are left out, `only` (bool
     [n_items]) the items that may be recommended. Of items with the same score the one with the lowest index
-    comes first. Where fewer than k items remain, the list ends with item -1 and score -inf.
+    comes first. Where fewer than k items remain, the list ends with item -1 and score -inf. Where there is
+    not enough memory for a chunk it goes on with half as many users, down to one.
     """
     if not 1 <= k <= n_items:
         raise InputError(f"k must lie between 1 and the catalogue's {n_items:,} items, not {k}.")
@@ -73,15 +75,20 @@ def top_by(
     values = np.empty((len(users), k), dtype=np.float32)
     step = _rows_at_once(score, n_items)
     kernel = _compiled(len(users) * n_items, k)
-    room = _room(score, min(step, len(users)), n_items)
-    for begin in range(0, len(users), step):
+    begin, room = 0, None
+    while begin < len(users):
         chunk = users[begin : begin + step]
         part = found[begin : begin + step], values[begin : begin + step]
-        scores = score(chunk) if room is None else score(chunk, room[: len(chunk)])  # type: ignore[call-arg]
-        if kernel is not None and scores.device.type == "cpu":
-            _select(kernel, scores, chunk, exclude, only, *part)
+        try:
+            if room is None:
+                room = _room(score, len(chunk), n_items)
+            _fill(score, room, kernel, chunk, exclude, only, *part)
+        except (MemoryError, RuntimeError) as problem:
+            if len(chunk) == 1 or not is_shortage(problem):
+                raise
+            step, room = len(chunk) // 2, None
         else:
-            _top_masked(scores, chunk, exclude, only, *part)
+            begin += len(chunk)
     return found, values
 
 
@@ -97,6 +104,24 @@ def top_items(
     """`top_by` inner products."""
     score = by_product(user_vectors, item_vectors)
     return top_by(score, len(item_vectors), users, k, exclude=exclude, only=only)
+
+
+def _fill(
+    score: Score,
+    room: Tensor | None,
+    kernel: Any,
+    users: np.ndarray,
+    exclude: Interactions | None,
+    only: Tensor | None,
+    found: np.ndarray,
+    values: np.ndarray,
+) -> None:
+    """The lists of one chunk; its scores are let go of when this returns."""
+    scores = score(users) if room is None else score(users, room[: len(users)])  # type: ignore[call-arg]
+    if kernel is not None and scores.device.type == "cpu":
+        _select(kernel, scores, users, exclude, only, found, values)
+    else:
+        _top_masked(scores, users, exclude, only, found, values)
 
 
 def _rows_at_once(score: Score, n_items: int) -> int:

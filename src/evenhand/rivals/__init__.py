@@ -11,11 +11,12 @@ from typing import Any
 
 from evenhand.rivals.als import ALS
 from evenhand.rivals.base import Fitted, Rival
+from evenhand.rivals.blend import Blend
 from evenhand.rivals.ease import EASE
 from evenhand.rivals.itemknn import ItemKNN
 from evenhand.rivals.popular import Popular
 
-__all__ = ["ALS", "EASE", "RIVALS", "Fitted", "ItemKNN", "Popular", "Rival", "RivalKind"]
+__all__ = ["ALS", "EASE", "RIVALS", "Blend", "Fitted", "ItemKNN", "Popular", "Rival", "RivalKind"]
 
 
 @dataclass(frozen=True)
@@ -39,5 +40,6 @@ RIVALS: Mapping[str, RivalKind] = {
         RivalKind("itemknn", ItemKNN, "items like those the user touched", "Sarwar et al. 2001"),
         RivalKind("ease", EASE, "a linear item-to-item model in closed form", "Steck 2019"),
         RivalKind("als", ALS, "matrix factorisation over all cells", "Hu et al. 2008"),
+        RivalKind("blend", Blend, "ease, als and auc-ns, each user's scores added up", "evenhand"),
     )
 }

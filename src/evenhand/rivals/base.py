@@ -14,6 +14,7 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.errors import InputError
+from evenhand.ranking.blend import BlendModel
 from evenhand.ranking.ids import known_positions
 from evenhand.ranking.item_model import ItemModel
 from evenhand.ranking.item_table import ItemTable
@@ -65,7 +66,7 @@ class Fitted(ABC):
         return None
 
     @abstractmethod
-    def model(self, known: Interactions | None = None) -> Model | ItemModel:
+    def model(self, known: Interactions | None = None) -> Model | ItemModel | BlendModel:
         """As a model, which can be saved and loaded; `known` is not recommended again, train unless given."""
 
     def recommend(self, users: Any = None, k: int = 20, *, exclude: Interactions | None = None) -> pa.Table:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.memory import check_memory
@@ -24,13 +25,17 @@ class EASE(Rival):
     """`min ‖X - XB‖² + l2·‖B‖²` with `diag(B) = 0`; the scores of a user are the row `X_u B`.
 
     With `P = (XᵀX + l2·I)⁻¹` the minimum is `B_ij = -P_ij / P_jj` off the diagonal.
+    With `balance`, X·D stands for X, where `D_ii = (n_i / mean)^-balance`, and the scores are `X_u D B D⁻¹`.
     """
 
     l2: float = 400
     """Ridge penalty: the larger, the closer to plain co-occurrence; larger data bears more."""
+    balance: float = 0
+    """Divide an item's column of X by its popularity to this power first, which spares rare items."""
 
     def __post_init__(self) -> None:
         check_number("l2", self.l2, zero=False)
+        check_number("balance", self.balance, zero=True)
 
     def fit(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> FittedItems:
         device, n = torch.device(device), train.n_items
@@ -45,6 +50,8 @@ class EASE(Rival):
         for begin in range(0, n, step):
             rows = np.arange(begin, min(begin + step, n))
             gram[begin : begin + step] = cooccurrences(train, rows).to(device)
+        scale = self._scale(gram.diagonal())
+        gram *= scale[:, None] * scale
         gram.diagonal().add_(self.l2)
         factor = torch.linalg.cholesky(gram)
         del gram
@@ -52,4 +59,10 @@ class EASE(Rival):
         del factor
         weights /= -weights.diagonal().clone()
         weights.fill_diagonal_(0)
+        weights *= scale[:, None] / scale
         return FittedItems(self, train, DenseTable(weights.float().contiguous()))
+
+    def _scale(self, popularity: Tensor) -> Tensor:
+        """[n_items]: D's diagonal; an item that nobody touched counts as touched once."""
+        seen = popularity.clamp(min=1)
+        return (seen / seen.mean()) ** -self.balance

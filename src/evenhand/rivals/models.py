@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from evenhand.data.splits import Split
 from evenhand.data.vocabulary import share_vocabulary
 from evenhand.errors import InputError
 from evenhand.metrics.statistics import summarise
-from evenhand.ranking.item_model import ItemModel
+from evenhand.ranking.any_model import AnyModel
 from evenhand.ranking.model import Model
 from evenhand.rivals import RIVALS
 from evenhand.rivals.base import Rival
@@ -33,7 +32,7 @@ def fit_rival_model(
     device: str = "auto",
     hot: str | None = None,
     ks: tuple[int, ...] = (5, 10, 20),
-) -> tuple[Model | ItemModel, RivalFit]:
+) -> tuple[AnyModel, RivalFit]:
     """A rival as a model, with its results: fitted on train, its seed chosen on validation, judged on test.
 
     What does not depend on a seed is fitted once, whatever `seeds` says.
@@ -55,20 +54,20 @@ def fit_rival_model(
         str(k): {name: summarise([r.metrics[name] for r in results]).to_json() for name in results[0].metrics}
         for k, results in found.results.items()
     }
-    return replace(model, info=info, metrics=metrics), found
+    return model.having(info=info, metrics=metrics), found
 
 
-def refit_rival(model: Model | ItemModel, split: Split, *, device: str = "auto") -> Model | ItemModel:
+def refit_rival(model: AnyModel, split: Split, *, device: str = "auto") -> AnyModel:
     """A model for production: the rival of this one fitted on every part, with the seed that recommends."""
     everything = split.train.union(split.validation, split.test)
     fitted = _rival_of(model).fit(everything, model.seeds[model.best], resolve_device(device))
     info = {**model.info, "split": f"{split.description}; refitted on all parts"}
-    return replace(fitted.model(), info=info)
+    return fitted.model().having(info=info)
 
 
 def update_rival(
-    model: Model | ItemModel, new: Interactions, *, device: str = "auto"
-) -> tuple[Model | ItemModel, tuple[str, ...]]:
+    model: AnyModel, new: Interactions, *, device: str = "auto"
+) -> tuple[AnyModel, tuple[str, ...]]:
     """The rival of a model fitted anew, on what the model knew and on `new`; with notes.
 
     Nothing has to be carried over: a rival depends on its pairs, and on its seeds, alone.
@@ -82,15 +81,15 @@ def update_rival(
     fitted = tuple(rival.fit(everything, seed, where) for seed in model.seeds)
     found = RivalFit(fitted, everything, model.best, {}, None, 0.0, notes)
     info = {**model.info, "split": f"an update with {len(everything) - len(known):,} new pairs"}
-    return replace(_stacked(found, model.seeds, everything), info=info), notes
+    return _stacked(found, model.seeds, everything).having(info=info), notes
 
 
-def is_rival_model(model: Model | ItemModel) -> bool:
+def is_rival_model(model: AnyModel) -> bool:
     """Whether a rival made this model, so that it can be fitted anew from its pairs."""
     return "rival" in model.info
 
 
-def _rival_of(model: Model | ItemModel) -> Rival:
+def _rival_of(model: AnyModel) -> Rival:
     values: dict[str, Any] = dict(model.info["rival"])
     name = values.pop("name", None)
     if name not in RIVALS:
@@ -98,10 +97,10 @@ def _rival_of(model: Model | ItemModel) -> Rival:
     return RIVALS[name].rival(**values)
 
 
-def _stacked(found: RivalFit, seeds: Sequence[int], known: Interactions) -> Model | ItemModel:
+def _stacked(found: RivalFit, seeds: Sequence[int], known: Interactions) -> AnyModel:
     """All seeds in one model; what does not depend on a seed has one."""
     vectors = found.vectors
     if vectors is None:
-        return replace(found.fitted[0].model(known), seeds=(seeds[0],))
+        return found.fitted[found.best].model(known).having(seeds=(seeds[found.best],))
     users, items = (side.to(torch.float32) for side in vectors)
     return Model(users, items, known, tuple(seeds), best=found.best)

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import threading
 import time
@@ -176,6 +177,18 @@ def fitting(folder: Path) -> Iterator[None]:
         raise InputError(
             f"{folder} holds a checkpoint that evenhand did not write; start over with --force."
         ) from problem
+
+
+def discard(folder: Path) -> None:
+    """Remove checkpoints that are no longer needed, at one stroke: a kill leaves all of them or none.
+
+    With some of them left, a finished run would look like one to go on with.
+    """
+    gone = folder.with_name(f"{folder.name}.old")
+    shutil.rmtree(gone, ignore_errors=True)  # left by a process that was killed
+    with suppress(OSError):
+        os.rename(folder, gone)
+    shutil.rmtree(gone, ignore_errors=True)
 
 
 def write_whole(target: Path, content: bytes) -> None:

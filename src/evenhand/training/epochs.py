@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from evenhand.encoders import Vectors
-from evenhand.errors import RunError, StoppedError
+from evenhand.errors import DivergedError, RunError, StoppedError
+from evenhand.memory import is_shortage
 from evenhand.metrics.users import UserMetrics
 from evenhand.training.checkpoint import Checkpoints, StopSignal, fitting
 from evenhand.training.loop import EpochLog, Loop, under
@@ -32,6 +33,7 @@ def train_epochs(
     """Train until the epochs are up or the selection is satisfied: history, seconds, notes."""
     history: list[dict[str, Any]] = []
     earlier = 0.0
+    kept = 0
     if saved and resume and (found := saved.load()):
         tensors, facts = found
         with fitting(saved.folder):
@@ -40,17 +42,20 @@ def train_epochs(
             )
             selection.load_state(under("selection.", tensors), loop.device)
             history, earlier = facts["history"], facts["seconds"]
+            kept = len(history)
     began = time.perf_counter()
 
     def elapsed() -> float:
         return earlier + time.perf_counter() - began
 
     def save() -> None:
+        nonlocal kept
         assert saved is not None
         tensors = loop.state() | {f"selection.{name}": t for name, t in selection.state().items()}
         saved.save(tensors, {"step": loop.step, "history": history, "seconds": elapsed()})
+        kept = len(history)
 
-    with StopSignal().listening() as stop:
+    with StopSignal().listening() as stop, divergence_explained(lambda: kept):
         while len(history) < settings.epochs and not selection.finished:
             epoch = len(history)
             while (
@@ -93,14 +98,22 @@ def _best_final(
 
 
 @contextmanager
+def divergence_explained(kept: Callable[[], int]) -> Iterator[None]:
+    """Say what is left of a run whose numbers ran away, given how many epochs were saved."""
+    try:
+        yield
+    except DivergedError as problem:
+        rest = f"; the last good checkpoint, after epoch {kept()}, is kept: start over with --force"
+        raise RunError(f"{problem}{rest if kept() else ''}.") from problem
+
+
+@contextmanager
 def memory_errors_explained() -> Iterator[None]:
     """Running out of memory is no bug: say what would fit."""
     try:
         yield
     except (RuntimeError, MemoryError) as problem:
-        if not isinstance(problem, (MemoryError, torch.OutOfMemoryError)) and not any(
-            words in str(problem) for words in ("not enough memory", "can't allocate memory")
-        ):
+        if not is_shortage(problem):
             raise
         raise RunError(
             "there is not enough memory for this; lower --dim, --batch or --seeds, or use --ecdf 64."

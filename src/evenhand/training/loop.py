@@ -16,7 +16,7 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Encoder, Tables, Vectors
-from evenhand.errors import InputError, RunError
+from evenhand.errors import DivergedError, InputError
 from evenhand.objectives import BPR, Objective
 from evenhand.samplers.base import BoundSampler, Sampler, bind, check_together
 from evenhand.training.adam import Adam
@@ -135,10 +135,10 @@ class Loop:
             self.tally += self.engine.run(plan, self.step, last)
             self.step = last
             if pause() and self.step < self.steps:
+                self._check_finite(epoch)
                 return None
+        self._check_finite(epoch)
         loss, hot, false = (self.tally / self.steps).cpu().numpy()
-        if not np.isfinite(loss).all():
-            raise RunError(f"the loss became {loss[~np.isfinite(loss)][0]} in epoch {epoch + 1}; lower --lr.")
         self.step = 0
         self.tally.zero_()
         return EpochLog(
@@ -147,6 +147,23 @@ class Loop:
             false_share=None if self.held_out is None else false,
             sampler={name: value.cpu().numpy() for name, value in self._diagnostics().items()},
         )
+
+    def _check_finite(self, epoch: int) -> None:
+        """Stop before a state is judged or saved that is no good.
+
+        The loss was taken before the last step, so the vectors are looked at too: from their norms, which
+        overflow where their products would.
+        """
+        found = [("loss", self.tally[0])]
+        for table in (*self.model.parameters(), *self.loss.parameters()):
+            found.append(("vectors", torch.linalg.vector_norm(table.detach().flatten(1), dim=1)))
+        for what, values in found:
+            wrong = (~values.isfinite()).nonzero().flatten().tolist()
+            if wrong:
+                raise DivergedError(
+                    f"the {what} became {float(values[wrong[0]])} in epoch {epoch + 1}; lower --lr, as "
+                    f"{self.rates(epoch)[wrong[0]]:g} is probably too high"
+                )
 
     def _diagnostics(self) -> dict[str, Tensor]:
         each = [one.diagnostics() for one in self.samplers]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import hypot
+from statistics import NormalDist
 
 import altair as alt
 
@@ -107,7 +109,7 @@ def _slice_figure(audit: Audit, n: int, by: str, of: str) -> Figure | None:
     left_out = len(sizes) - len(shown)
     return Figure(
         f"slice-{n}",
-        _slice_title([r for r in rows if r.part in largest], metric, called),
+        _slice_title([r for r in rows if r.part in largest], audit.systems, metric, called),
         f"{called} by {clean(by)}, with 95 % intervals over users"
         + (f"; the {count(left_out, 'smallest part')} left out here." if left_out else "."),
         (_slice_drawing(audit, rows, shown, metric, called, by),),
@@ -181,14 +183,32 @@ def _slice_layers(
     return [interval_rules(place, ends, x2="end:Q"), dots] if ends else [dots]
 
 
-def _slice_title(rows: Sequence[SliceRow], metric: str, called: str) -> str:
-    values: dict[str, list[float]] = {}
-    for row in rows:
-        values.setdefault(row.part, []).append(row.metrics[metric].value)
-    means = {part: sum(v) / len(v) for part, v in values.items()}
-    low, high = min(means, key=lambda p: means[p]), max(means, key=lambda p: means[p])
-    if low == high:
-        return f"{called} is {number(means[low])} in “{clean(low, 40)}”"
-    first, last = (high, low) if higher_is_better(metric) is not False else (low, high)
-    words = ("highest", "lowest") if first == high else ("lowest", "highest")
-    return f"{called} is {words[0]} in “{clean(first, 40)}”, {words[1]} in “{clean(last, 40)}”"
+def _slice_title(rows: Sequence[SliceRow], systems: Sequence[str], metric: str, called: str) -> str:
+    """What the chart shows of its first system: where it is best and worst, if that is more than chance."""
+    first = next(name for name in systems if any(row.name == name for row in rows))
+    found = {row.part: row.metrics[metric] for row in rows if row.name == first}
+    of = f" of {brief(first)}" if any(row.name != first for row in rows) else ""
+    subject = f"{called[0].upper()}{called[1:]}{of}"
+    low, high = min(found, key=lambda p: found[p].value), max(found, key=lambda p: found[p].value)
+    if len(found) == 1:
+        return f"{subject} is {number(found[low].value)} in “{clean(low, 40)}”"
+    if not _apart(found[low], found[high], len(found)):
+        return f"{subject} differs between these parts by no more than chance"
+    ends = {"highest": high, "lowest": low}
+    if higher_is_better(metric) is False:
+        ends = {"lowest": low, "highest": high}
+    told = []
+    for word, part in ends.items():
+        ties = sum(estimate.value == found[part].value for estimate in found.values())
+        where = f"“{clean(part, 40)}”" if ties == 1 else f"{ties} of {len(found)} parts"
+        told.append(f"{word} in {where}")
+    return f"{subject} is {', '.join(told)}"
+
+
+def _apart(low: Estimate, high: Estimate, parts: int) -> bool:
+    """Whether two parts differ by more than chance, given that they are the outermost of so many."""
+    if low.low is None or low.high is None or high.low is None or high.high is None:
+        return False
+    pairs = parts * (parts - 1) / 2
+    wider = NormalDist().inv_cdf(1 - 0.025 / pairs) / NormalDist().inv_cdf(1 - 0.025)
+    return high.value - low.value > wider * hypot(low.high - low.value, high.value - high.low)

@@ -59,10 +59,10 @@ def _title(found: Sequence[Confusion]) -> str:
     shares = [(brief(c.name), c.wrong_hot / sum(_shown(c))) for c in found]
     if len(shares) <= 2:
         told = listing([f"{percent(share)} of {name}’s slots" for name, share in shares])
-        return f"Hot items that nobody asked for fill {told}"
+        return f"Hot items that were not wanted fill {told}"
     least, most = min(shares, key=lambda s: s[1]), max(shares, key=lambda s: s[1])
     return (
-        f"Hot items that nobody asked for fill {percent(least[1])} of the slots of {least[0]}, "
+        f"Hot items that were not wanted fill {percent(least[1])} of the slots of {least[0]}, "
         f"{percent(most[1])} of those of {most[0]}"
     )
 

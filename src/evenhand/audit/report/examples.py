@@ -20,7 +20,8 @@ def examples(audit: Audit) -> str:
 
 def _user(number: int, example: Example, judged: bool) -> str:
     lists = "".join(_list(name, items, judged) for name, items in example.lists.items())
-    past = _history("Had before", example.history) + _history("Wanted", example.wanted)
+    past = _history("Had before", example.history, example.n_history)
+    past += _history("Wanted", example.wanted, example.n_wanted)
     return (
         f'<article class="user" aria-labelledby="user-{number}">'
         f'<h3 id="user-{number}">User {isolated(example.user)}</h3><p class="why">{escape(example.why)}</p>'
@@ -28,11 +29,11 @@ def _user(number: int, example: Example, judged: bool) -> str:
     )
 
 
-def _history(title: str, items: Sequence[Shown]) -> str:
+def _history(title: str, items: Sequence[Shown], in_all: int | None) -> str:
     """What a user had or wanted: no hits and misses here."""
     if not items:
         return ""
-    rest = len(items) - MOST_ITEMS
+    rest = max(in_all or 0, len(items)) - min(len(items), MOST_ITEMS)
     more = f'<li class="more">and {count(rest, "more", "more")}</li>' if rest > 0 else ""
     shown = "".join(f"<li>{_title(item)} {_heat(item)}</li>" for item in items[:MOST_ITEMS])
     return f'<section class="past"><h4>{title}</h4><ul>{shown}{more}</ul></section>'

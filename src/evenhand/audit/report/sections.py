@@ -8,6 +8,7 @@ from evenhand.audit.report.draw import patch, symbol
 from evenhand.audit.report.examples import examples
 from evenhand.audit.report.figure import Figure
 from evenhand.audit.report.labels import in_order, meaning, short
+from evenhand.audit.report.shell import details, section
 from evenhand.audit.report.tables import change_table, contrast_table, full_table, main_table, plain_table
 from evenhand.audit.report.text import count, escape, isolated, number, tied
 from evenhand.audit.report.training_charts import training_figures
@@ -17,11 +18,19 @@ from evenhand.audit.story import Spread, TrainingStory
 OVER_SEEDS = ("ndcg", "precision", "recall", "ohr", "ocr", "uhr", "ucr")
 
 
-def findings(found: Sequence[Finding]) -> str:
+def findings(audit: Audit) -> str:
+    found = audit.findings
     if not found:
         return ""
+    wanted = "<i>Wanted</i> is what the user has in the test data. " if audit.confusion else ""
+    hint = (
+        f"{wanted}<i>Hot</i> items are the popular ones, <i>cold</i> items all others. "
+        "Brackets hold 95 % intervals: how far other users could move a number."
+    )
     items = "".join(f"<li><p>{escape(tied(one.sentence))}</p>{_certainty(one)}</li>" for one in found)
-    return _section("findings", "What was found", f'<ol class="findings">{items}</ol>')
+    return section(
+        "findings", "What was found", f'<p class="hint">{hint}</p><ol class="findings">{items}</ol>'
+    )
 
 
 def _certainty(finding: Finding) -> str:
@@ -42,25 +51,25 @@ def numbers(audit: Audit) -> str:
         '<p class="hint">Small figures are 95 % intervals over users. ★ marks the best value, '
         '↑ more is better, ↓ less is better. <span class="on-screen">Press a heading to sort.</span></p>'
     )
-    more = _details("Every metric at every list length", full_table(audit))
+    more = details("Every metric at every list length", full_table(audit))
     contrasts = contrast_table(audit)
     if contrasts:
         told = (
             "<p>Paired on the same users, with 95 % intervals; p values are corrected for their number.</p>"
         )
-        more += _details(f"Every paired difference at {audit.k}", told + contrasts)
-    return _section("numbers", f"The numbers, at {count(audit.k, 'recommendation')}", hint + table + more)
+        more += details(f"Every paired difference at {audit.k}", told + contrasts)
+    return section("numbers", f"The numbers, at {count(audit.k, 'recommendation')}", hint + table + more)
 
 
 def changes(audit: Audit) -> str:
     table = change_table(audit)
-    return _section("changes", "Since the earlier audit", table) if table else ""
+    return section("changes", "Since the earlier audit", table) if table else ""
 
 
 def charts(key: str, title: str, figures: Sequence[Figure], audit: Audit, opening: str = "") -> str:
     drawn = "".join(_figure(figure, audit) for figure in figures)
     inside = opening + (f'<div class="figures">{drawn}</div>' if drawn else "")
-    return _section(key, title, inside) if inside else ""
+    return section(key, title, inside) if inside else ""
 
 
 def _figure(figure: Figure, audit: Audit) -> str:
@@ -72,7 +81,7 @@ def _figure(figure: Figure, audit: Audit) -> str:
     return (
         f'<figure id="{key}"><h3>{title}</h3><ul class="legend">{"".join(patches + systems)}</ul>'
         f"{''.join(figure.drawings)}<figcaption>{escape(figure.caption)}</figcaption>"
-        f"{_details(summary, table)}</figure>"
+        f"{details(summary, table)}</figure>"
     )
 
 
@@ -80,21 +89,22 @@ def training(audit: Audit, story: TrainingStory) -> str:
     """The spread over seeds, then curves by epoch."""
     spreads = [spread for spread in story.spreads if spread.k == audit.k]
     figures = training_figures(story, audit.systems)
-    return charts(
-        "training", "How they were trained", figures, audit, _over_seeds(spreads, audit.k, story.seeds)
-    )
+    return charts("training", "How they were trained", figures, audit, _over_seeds(spreads, audit.k, story))
 
 
-def _over_seeds(spreads: Sequence[Spread], k: int, seeds: int) -> str:
+def _over_seeds(spreads: Sequence[Spread], k: int, story: TrainingStory) -> str:
     metrics = [m for m in OVER_SEEDS if spreads and all(m in spread.metrics for spread in spreads)]
     if not metrics:
         return ""
     header = ("System", *(f"{short(m)}@{k}" for m in metrics))
     rows = [(spread.name, *(_mean(spread, m) for m in metrics)) for spread in spreads]
     told = (
-        f"Everything above speaks of each contender’s best seed. These are means over {count(seeds, 'seed')}"
+        "Everything above speaks of each contender’s best seed, as its model was saved. "
+        f"These are means over {count(story.seeds, 'seed')}"
     )
-    told += ", ± their standard deviation." if seeds > 1 else "."
+    told += ", ± their standard deviation." if story.seeds > 1 else "."
+    if story.protocol == "paper":
+        told += " Every measure of accuracy is taken at its own best test epoch, as in the paper."
     return f'<p class="hint">{told}</p>{plain_table("Spread over seeds", header, rows)}'
 
 
@@ -109,12 +119,12 @@ def users(audit: Audit) -> str:
         return ""
     marks = "✓ is a hit, ✗ a miss. " if audit.confusion else ""
     hint = f"{marks}<i>Hot</i> items are the popular ones, <i>cold</i> items all others."
-    return _section("examples", "A few users", f'<p class="hint">{hint}</p>{shown}')
+    return section("examples", "A few users", f'<p class="hint">{hint}</p>{shown}')
 
 
 def notes(audit: Audit) -> str:
     items = "".join(f"<li>{escape(note)}</li>" for note in audit.notes)
-    return _section("notes", "Notes", f'<ul class="notes">{items}</ul>') if items else ""
+    return section("notes", "Notes", f'<ul class="notes">{items}</ul>') if items else ""
 
 
 def words(audit: Audit) -> str:
@@ -125,14 +135,5 @@ def words(audit: Audit) -> str:
     )
     if not entries:
         return ""
-    inside = _details("What each metric means", f'<dl class="words">{entries}</dl>')
-    return _section("words", "Words", inside)
-
-
-def _section(key: str, title: str, inside: str) -> str:
-    heading = f'<h2 id="{key}-title">{title}</h2>'
-    return f'<section id="{key}" aria-labelledby="{key}-title">{heading}{inside}</section>'
-
-
-def _details(summary: str, inside: str) -> str:
-    return f"<details><summary>{summary}</summary>{inside}</details>"
+    inside = details("What each metric means", f'<dl class="words">{entries}</dl>')
+    return section("words", "Words", inside)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from evenhand.audit.report.labels import higher_is_better, in_order, main_groups, meaning, short
 from evenhand.audit.report.text import count, escape, interval, isolated, number
-from evenhand.audit.result import Audit, Contrast, Estimate, SystemRow
+from evenhand.audit.result import Audit, Contrast, SystemRow
 
 MOST_CONTRASTS = 120
 
@@ -51,23 +51,24 @@ def _bodies(
     best = {metric: best_value(rows, metric) for metric in metrics}
     made = []
     for row in rows:
-        cells = "".join(
-            _cell(row.metrics.get(metric), best[metric], metric in firsts, digits) for metric in metrics
-        )
+        cells = "".join(_cell(row, metric, best[metric], metric in firsts, digits) for metric in metrics)
         k = f'<td data-value="{row.k}">{row.k}</td>' if with_k else ""
         made.append(f'<tr><th scope="row">{isolated(row.name)}</th>{k}{cells}</tr>')
     return "".join(made)
 
 
-def _cell(estimate: Estimate | None, best: float | None, first: bool, digits: int) -> str:
+def _cell(row: SystemRow, metric: str, best: float | None, first: bool, digits: int) -> str:
+    estimate = row.metrics.get(metric)
     opening = '<td class="first"' if first else "<td"
     if estimate is None or math.isnan(estimate.value):
         return f'{opening} data-value=""><span class="none">{number(None)}</span></td>'
-    is_best = estimate.value == best
+    is_best = estimate.value == best and not _silent(row, metric)
     mark = '<span class="star" aria-hidden="true">★</span><span class="quiet">best </span>' if is_best else ""
     shown = f"<b>{number(estimate.value, digits)}</b>" if is_best else number(estimate.value, digits)
     between = interval(estimate, digits)
     below = f'<small><span class="quiet">95 % interval </span>{between}</small>' if between else ""
+    if _silent(row, metric):
+        below = f"<small>{'none wanted' if metric.startswith('u') else 'none shown'}</small>"
     return f'{opening} data-value="{_sortable(estimate.value)}">{mark}{shown}{below}</td>'
 
 
@@ -79,11 +80,17 @@ def _sortable(value: float) -> str:
 def best_value(rows: Sequence[SystemRow], metric: str) -> float | None:
     """The best of a column; None where there is nothing to be better than, or no way is better."""
     higher = higher_is_better(metric)
-    found = [row.metrics[metric].value for row in rows if metric in row.metrics]
+    found = [row.metrics[metric].value for row in rows if metric in row.metrics and not _silent(row, metric)]
     values = {value for value in found if not math.isnan(value)}
     if higher is None or len(values) < 2:
         return None
     return max(values) if higher else min(values)
+
+
+def _silent(row: SystemRow, metric: str) -> bool:
+    """Whether the number is 0 for lack of any denominator, such as OCR where no cold item is shown."""
+    defined = row.metrics.get(f"{metric}_defined")
+    return defined is not None and math.isnan(defined.value)
 
 
 def _metric_head(metric: str, first: bool = False) -> str:

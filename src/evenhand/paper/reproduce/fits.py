@@ -60,7 +60,10 @@ def fit_batch(
     device: str,
     on_epoch: OnEpoch | None = None,
 ) -> list[Finished]:
-    """Train or fit these rows; an interrupted training goes on from its checkpoints in `work`."""
+    """Train or fit these rows; an interrupted training goes on from its checkpoints in `work`.
+
+    These stay until `forget`, so that a process that is killed before the rows are on record loses nothing.
+    """
     seeds = tuple(range(request.seeds))
     first = batch[0]
     if isinstance(first.entrant, Challenger):
@@ -87,14 +90,17 @@ def fit_batch(
         resume=True,
         objective=first.entrant.objective,
     )
-    done = [
+    return [
         _finished(
             one, outcome, slice(n * len(seeds), (n + 1) * len(seeds)), request, split, device, len(batch)
         )
         for n, one in enumerate(batch)
     ]
-    shutil.rmtree(checkpoints, ignore_errors=True)
-    return done
+
+
+def forget(batch: Sequence[Recipe], work: Path, device: str) -> None:
+    """Remove the checkpoints of rows that are on record."""
+    shutil.rmtree(work / _work_name(batch, device), ignore_errors=True)
 
 
 def _finished(

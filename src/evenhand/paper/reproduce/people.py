@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -16,6 +18,9 @@ REFERENCE = "auc-ns"
 """Every other row is compared with this one."""
 JUDGED = ("precision", "ndcg", "ohr")
 """Metrics that the paper's claims are about."""
+
+_UNREADABLE = (OSError, ValueError, LookupError, EOFError, RuntimeError, BadZipFile, zlib.error)
+"""What a damaged file may raise: numpy and zipfile have many words for it."""
 
 Runs = dict[int, list[UserMetrics]]
 """k → one a seed."""
@@ -43,11 +48,11 @@ def recall(folder: Path, label: str) -> Runs | None:
             for key in stored.files:
                 k, seed, name = key.split("/")
                 found.setdefault((int(k), int(seed)), {})[name] = stored[key]
-    except (OSError, ValueError):
+        runs: Runs = {}
+        for (k, _), arrays in sorted(found.items()):
+            runs.setdefault(k, []).append(UserMetrics.from_arrays(k, arrays))
+    except _UNREADABLE:
         return None
-    runs: Runs = {}
-    for (k, _), arrays in sorted(found.items()):
-        runs.setdefault(k, []).append(UserMetrics.from_arrays(k, arrays))
     return runs
 
 

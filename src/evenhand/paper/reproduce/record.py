@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from evenhand.data.splits import Split
 from evenhand.errors import InputError
 from evenhand.paper.reproduce.request import PARTS, Request
 from evenhand.training.checkpoint import write_whole
+from evenhand.visible import one_line
 
 FORMAT = 1
 WORK = ".work"
@@ -51,10 +53,17 @@ class Record:
         """Whole or not at all."""
         text = json.dumps(self.document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
         text = _PLAIN_LIST.sub(lambda found: " ".join(found[0].split()), text)
-        try:
+        with writing(self.path):
             write_whole(self.path, text.encode())
-        except OSError as problem:
-            raise InputError(f"cannot write {self.path}: {problem.strerror}.") from problem
+
+
+@contextmanager
+def writing(place: Path) -> Iterator[None]:
+    """What the system has to say about a place that cannot be written to, in one sentence."""
+    try:
+        yield
+    except OSError as problem:
+        raise InputError(f"cannot write to {place}: {problem.strerror or problem}.") from problem
 
 
 def open_record(folder: Path, request: Request, split: Split) -> Record:
@@ -89,12 +98,30 @@ def read_document(path: Path) -> Document:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
         raise InputError(f"{path} cannot be read: {problem.strerror}.") from problem
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InputError(f"{path} is damaged: it is no JSON; remove it to start over.") from None
     parts = {"format", "evenhand", "identity", "entries", "over_users"}
     if not isinstance(found, dict) or not parts <= set(found) or found["format"] != FORMAT:
         raise InputError(f"{path} is not a file of `evenhand reproduce`; choose another --out.")
+    with as_written(path):
+        mappings = [found["identity"], found["entries"], *found["entries"].values(), *found["over_users"]]
+        if not all(isinstance(one, dict) for one in mappings):
+            raise TypeError("a row that is none")
     return found
+
+
+@contextmanager
+def as_written(place: Path) -> Iterator[None]:
+    """Results that somebody changed by hand may lack anything; whoever reads them is told in one sentence."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
+        told = one_line(f"{type(problem).__name__}: {problem}", 200)
+        raise InputError(
+            f"{place} holds results that evenhand did not write ({told}); remove them."
+        ) from problem
 
 
 def documents(folder: Path) -> dict[str, Document]:

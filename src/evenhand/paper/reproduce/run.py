@@ -14,9 +14,9 @@ from typing import Any
 from evenhand.data.splits import Split
 from evenhand.errors import InputError, RunError, StoppedError
 from evenhand.paper.reproduce import people
-from evenhand.paper.reproduce.fits import batches, fit_batch
+from evenhand.paper.reproduce.fits import batches, fit_batch, forget
 from evenhand.paper.reproduce.recipes import Recipe, recipe, swept
-from evenhand.paper.reproduce.record import Record, open_record, work_folder
+from evenhand.paper.reproduce.record import Record, open_record, work_folder, writing
 from evenhand.paper.reproduce.request import Request
 from evenhand.training.checkpoint import one_process
 from evenhand.training.progress import OnEpoch
@@ -69,7 +69,8 @@ def reproduce(
         pending = [one for one in recipes if one.label not in record.entries]
         if len(pending) < len(recipes):
             tell(f"{len(recipes) - len(pending)} of {len(recipes)} rows are there already.")
-        work = work_folder(folder) / request.name
+        with writing(folder):
+            work = work_folder(folder) / request.name
         record.write()
         done, failed = 0, dict[str, str]()
         for batch in batches(pending, request, device):
@@ -88,8 +89,10 @@ def reproduce(
                 tell(f"{name}: failed: {problem}")
                 continue
             for row in finished:
-                people.keep(work, row.label, row.people)
+                with writing(folder):
+                    people.keep(work, row.label, row.people)
                 record.add(row.label, row.entry)
+            forget(batch, work, device)
             if request.part == "overall":
                 known = record.document["over_users"]
                 record.document["over_users"] = people.intervals(work, list(record.entries), known)

@@ -1,0 +1,12 @@
+"""Every reader by name: what it is given, and how sound input for it looks."""
+
+from __future__ import annotations
+
+from fuzz.targets import archives, documents, models, tables, texts
+from fuzz.targets.target import Target
+
+TARGETS: dict[str, Target] = {
+    target.name: target
+    for room in (tables, archives, models, documents, texts)
+    for target in room.TARGETS
+}  # fmt: skip

@@ -1,0 +1,99 @@
+"""What a search is after: one metric, or two that pull in different directions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evenhand.errors import InputError, unknown
+from evenhand.metrics.users import ACCURACY, HIGHER_IS_BETTER
+
+MOST = 2
+"""A front of more metrics is no line that a person can choose on."""
+_OPPOSITES = {"fpr": "precision", "fnr": "recall"}
+"""Metrics that are 1 minus another one."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A metric at one length of the lists, and which way it should go."""
+
+    text: str
+    """As it is called: `ndcg@10`."""
+    name: str
+    k: int
+    """Never more than the catalogue has items."""
+
+    @property
+    def rises(self) -> bool:
+        """Whether more is better."""
+        return HIGHER_IS_BETTER[self.name]
+
+    @property
+    def arrow(self) -> str:
+        return "↑" if self.rises else "↓"
+
+    @property
+    def worst(self) -> float:
+        """The value that nothing can fall below: all metrics are shares."""
+        return 0.0 if self.rises else 1.0
+
+    def gain(self, value: float) -> float:
+        """The value turned so that more is better."""
+        return value if self.rises else -value
+
+
+def parse_goals(metric: str | Sequence[str], n_items: int | None = None) -> tuple[Goal, ...]:
+    """`ndcg@10`, or two metrics as `ndcg@10,ohr@10` or in a list.
+
+    >>> [(goal.text, goal.k, goal.arrow) for goal in parse_goals("ndcg@10, ohr@200", n_items=80)]
+    [('ndcg@10', 10, '↑'), ('ohr@200', 80, '↓')]
+    """
+    texts = [text.strip() for text in (metric.split(",") if isinstance(metric, str) else metric)]
+    if not 1 <= len(texts) <= MOST:
+        raise InputError(f"a search takes one metric or two, as in ndcg@10,ohr@10, not {len(texts)}.")
+    known = ACCURACY if len(texts) == 1 else tuple(HIGHER_IS_BETTER)
+    goals = tuple(_parsed(text, known, n_items) for text in texts)
+    if len(goals) == MOST:
+        _check_two(goals[0], goals[1], n_items)
+    return goals
+
+
+def accurate_first(goals: Sequence[Goal]) -> tuple[int, int]:
+    """Positions of two goals, first the one that rises; where both go the same way, as they were named."""
+    return (1, 0) if goals[1].rises and not goals[0].rises else (0, 1)
+
+
+def _parsed(text: str, known: Sequence[str], n_items: int | None) -> Goal:
+    name, _, k = text.partition("@")
+    if name not in known:
+        raise unknown("metric of a search", name, known)
+    if not k.isdecimal() or int(k) < 1:
+        raise InputError(f"a metric is written name@k, as in ndcg@10, not '{text}'.")
+    return Goal(f"{name}@{int(k)}", name, min(int(k), n_items or int(k)))
+
+
+def _check_two(first: Goal, second: Goal, n_items: int | None) -> None:
+    """Refuse two goals of which one decides the other: their front is a single point."""
+    if _quantity(first) != _quantity(second):
+        return
+    if first.text == second.text:
+        raise InputError(f"{first.text} is named twice; a search on two metrics needs two different ones.")
+    why = f"the catalogue has {n_items} items" if first.name == second.name else _why(first, second)
+    raise InputError(
+        f"{first.text} and {second.text} say the same ({why}); a search on two metrics needs two that "
+        "can pull apart."
+    )
+
+
+def _quantity(goal: Goal) -> tuple[str, int]:
+    """What is measured, under one name for all that always agree; with one slot, NDCG counts hits too."""
+    name = _OPPOSITES.get(goal.name, goal.name)
+    return ("precision" if (name, goal.k) == ("ndcg", 1) else name), goal.k
+
+
+def _why(first: Goal, second: Goal) -> str:
+    opposite = next((g.name for g in (first, second) if g.name in _OPPOSITES), None)
+    if opposite and "ndcg" not in (first.name, second.name):
+        return f"{opposite} = 1 − {_OPPOSITES[opposite]}"
+    return "a list of one item is a hit or none"

@@ -1,0 +1,190 @@
+"""What a search found: the trial that was chosen, the front where there are two metrics, and every trial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from evenhand.data.words import count
+from evenhand.experiments.front import Pick, Point, front_of, picked_of
+from evenhand.experiments.goals import Goal, accurate_first
+from evenhand.experiments.search_space import Space
+from evenhand.experiments.setup import Setup
+from evenhand.experiments.trial import Trial
+from evenhand.training.run import describe_encoder
+
+
+@dataclass(frozen=True, eq=False)
+class TuneResult:
+    """What a search found, and every trial it rests on."""
+
+    setup: Setup
+    """The chosen setup, ready to be trained; its label is still what was asked for."""
+    picked: Trial
+    """The chosen trial: the best one, or of two metrics the one that `pick` asked for."""
+    goals: tuple[Goal, ...]
+    trials: tuple[Trial, ...]
+    """In the order in which they were asked for; the first one has the defaults."""
+    space: Space
+    fixed: Mapping[str, Any]
+    """What was held at a value."""
+    pick: Pick | None = None
+    """What was asked for of the front; None for one metric."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The values that were searched, in the chosen setup."""
+        return self.picked.parameters
+
+    @property
+    def value(self) -> float:
+        """The metric of the chosen trial on validation, of two the first."""
+        return self.picked.value
+
+    @property
+    def metric(self) -> str:
+        return ",".join(goal.text for goal in self.goals)
+
+    @property
+    def method(self) -> str:
+        """The method as one would ask for it: `auc-ns:alpha=0.8:beta=0.02`."""
+        return self.setup.method_text({**self.parameters, **self.fixed})
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """Options for the rest: `{"--lr": 0.003}`."""
+        return self.setup.flags({**self.parameters, **self.fixed})
+
+    @property
+    def ready(self) -> Setup:
+        """The chosen setup under the name that has its values in it, for `ready_model`."""
+        return replace(self.setup, entrant=replace(self.setup.entrant, label=self.method))
+
+    @cached_property
+    def front(self) -> tuple[Trial, ...]:
+        """Of two metrics: the trials that no other beats, the most accurate first; empty for one."""
+        return front_trials(self.trials, self.goals)
+
+    def best(self, count: int) -> list[Trial]:
+        """The best trials by the first metric; of equals, the earliest comes first."""
+        first = self.goals[0]
+        return sorted(self.trials, key=lambda trial: -first.gain(trial.value))[:count]
+
+    def told(self, call: Callable[[Goal], str] = lambda goal: goal.text) -> list[str]:
+        """For two metrics, in sentences: what was searched, what was picked, and what that costs."""
+        front, one, default = self.front, self.picked, self.trials[0]
+        called = [call(goal) for goal in self.goals]
+        names = " and ".join(f"{name} {goal.arrow}" for name, goal in zip(called, self.goals, strict=True))
+        there = f"{len(front)} of them are on the front, where better in one is worse in the other"
+        if len(front) == 1:
+            there = "one of them beats or equals all others"
+        searched = f"{count(len(self.trials), 'trial')} of {self.setup.entrant.label}"
+        values = (f"{name} {value:.4f}" for name, value in zip(called, one.verdict.values, strict=True))
+        told = [
+            f"{searched}, judged on validation by {names}: {there}.",
+            f"Picked ({self.pick}): trial {one.number}, with {' and '.join(values)}.",
+        ]
+        end, place = (front[0], "most accurate") if one is not front[0] else (front[-1], "least biased")
+        if end is not one:
+            told.append(f"Against the {place}, trial {end.number}, it is {self._costs(one, end, called)}.")
+        if default is one:
+            told.append("These are the defaults.")
+        elif default is not end and not default.problem:
+            told.append(f"Against the defaults, trial 1, it is {self._costs(one, default, called)}.")
+        return told
+
+    def _costs(self, one: Trial, other: Trial, called: Sequence[str]) -> str:
+        """By how much one trial is better and worse than another."""
+        parts: dict[str, list[str]] = {"better": [], "worse": [], "the same": []}
+        pairs = zip(one.verdict.values, other.verdict.values, strict=True)
+        for name, goal, (mine, theirs) in zip(called, self.goals, pairs, strict=True):
+            won = goal.gain(mine) - goal.gain(theirs)
+            word = "better" if won > 0 else "worse" if won < 0 else "the same"
+            parts[word].append(f"by {abs(won):.4f} in {name}" if won else f"in {name}")
+        return " and ".join(f"{word} {' and '.join(found)}" for word, found in parts.items() if found)
+
+    def table(self) -> pa.Table:
+        """One row a trial: its number, the values, the parameters, seconds, and why it failed.
+
+        For two metrics there is a column for each, empty where a trial failed, one for how far its interval
+        over users reaches to either side, and two that mark the front and what was picked.
+        """
+        columns: dict[str, Any] = {"trial": pa.array([t.number for t in self.trials], pa.int64())}
+        if len(self.goals) == 1:
+            columns["value"] = pa.array([t.value for t in self.trials], pa.float64())
+        else:
+            for name, margins in (("", False), (" margin", True)):
+                found = [trial.by_metric(self.goals, margins) for trial in self.trials]
+                for goal in self.goals:
+                    columns[goal.text + name] = pa.array([one[goal.text] for one in found], pa.float64())
+            front = self.front
+            columns["front"] = pa.array([trial in front for trial in self.trials])
+            columns["picked"] = pa.array([trial is self.picked for trial in self.trials])
+        for name in self.space:
+            columns[name] = _column([t.parameters[name] for t in self.trials])
+        columns["seconds"] = pa.array([t.seconds for t in self.trials], pa.float64())
+        columns["problem"] = pa.array([t.problem for t in self.trials], pa.string())
+        return pa.table(columns)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every trial as plain JSON values."""
+        return [trial.to_json(self.goals) for trial in self.trials]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "flags": self.flags,
+            "parameters": dict(self.parameters),
+            "metric": self.metric,
+            **self._outcome(),
+            "trials": len(self.trials),
+            "space": {name: str(span) for name, span in self.space.items()},
+            "encoder": describe_encoder(self.setup.encoder) if "encoder" in self.setup.parts() else None,
+            "settings": asdict(self.setup.settings) if "settings" in self.setup.parts() else None,
+            "notes": list(self.notes),
+        }
+
+    def _outcome(self) -> dict[str, Any]:
+        if len(self.goals) == 1:
+            return {"value": self.value, "default_value": self.trials[0].value}
+        return {
+            "values": self.picked.by_metric(self.goals),
+            "default_values": self.trials[0].by_metric(self.goals),
+            "pick": self.pick,
+            "picked": self.picked.number,
+            "front": [trial.to_json(self.goals) for trial in self.front],
+        }
+
+
+def front_trials(trials: Iterable[Trial], goals: Sequence[Goal]) -> tuple[Trial, ...]:
+    """The trials that no other beats, the most accurate first; a failed one is never among them."""
+    if len(goals) == 1:
+        return ()
+    succeeded = [trial for trial in trials if not trial.problem]
+    return tuple(succeeded[place] for place in front_of([_point(one, goals) for one in succeeded]))
+
+
+def picked_trial(trials: Sequence[Trial], goals: Sequence[Goal], pick: Pick | None) -> Trial:
+    """The best trial by the first metric or, with a pick, the one of the front; some must have succeeded."""
+    if pick is None:
+        succeeded = [trial for trial in trials if not trial.problem]
+        return max(succeeded or trials, key=lambda trial: goals[0].gain(trial.value))
+    front = front_trials(trials, goals)
+    return front[picked_of([_point(one, goals) for one in front], pick)]
+
+
+def _point(trial: Trial, goals: Sequence[Goal]) -> Point:
+    gains = [goal.gain(value) for goal, value in zip(goals, trial.verdict.values, strict=True)]
+    first, second = accurate_first(goals)
+    return gains[first], gains[second]
+
+
+def _column(values: Sequence[Any]) -> pa.Array:
+    """Numbers as numbers; a choice between different kinds of values as text."""
+    numbers = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values)
+    return pa.array(values) if numbers else pa.array([str(v) for v in values])

@@ -1,0 +1,41 @@
+"""Texts of others on a terminal: what would steer it, or reorder words, is shown as an escape instead.
+
+Ids, titles and file names are chosen by whoever wrote the data. They may hold sequences that clear a screen,
+forge a line of a log or turn text around; here they become plain signs that can be seen.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+LONGEST = 2000
+"""Characters of a sentence; a field of ten megabytes must not fill a screen."""
+_STEERING = r"\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+"""C1 controls, marks of writing direction, line separators, halves of characters."""
+_HIDDEN = re.compile(rf"[\x00-\x1f{_STEERING}]")
+_UNSAFE_IN_JSON = re.compile(rf"[{_STEERING}]")
+
+
+def visible(text: object, longest: int | None = None) -> str:
+    """The text in one line, with everything in it that a terminal would obey spelled out.
+
+    >>> print(visible("a\\x1b[31m\\nb"), visible("x" * 9, longest=4))
+    a\\x1b[31m\\nb xxx…
+    """
+    shown = str(text) if longest is None else str(text)[: longest + 1]
+    shown = _HIDDEN.sub(lambda sign: sign[0].encode("unicode_escape").decode("ascii"), shown)
+    return shown if longest is None or len(shown) <= longest else f"{shown[: longest - 1]}…"
+
+
+def one_line(message: object, longest: int = LONGEST) -> str:
+    """A message as one sentence of readable length: its line ends become blanks."""
+    # Blanks are joined in a piece only: splitting what nobody is shown could take minutes.
+    return visible(" ".join(str(message)[: 2 * longest].split()), longest)
+
+
+def json_text(document: Any) -> str:
+    """JSON that reads the same to a program and that every terminal and file can hold."""
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
+    return _UNSAFE_IN_JSON.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)

@@ -1,0 +1,279 @@
+"""Blends: the maths against plain loops, what held-out pairs settle, folders, new users, the command."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand.data.interactions import Interactions
+from evenhand.data.simulate import simulate_log
+from evenhand.data.splits import held_out_share
+from evenhand.errors import InputError
+from evenhand.experiments.entrants import entrant
+from evenhand.experiments.named import RECIPES, asked_method
+from evenhand.ranking.blend import BlendModel, blended, standardised
+from evenhand.ranking.elsewhere import vectors_from
+from evenhand.ranking.export import export
+from evenhand.ranking.model import Model, load
+from evenhand.rivals import ALS, EASE, Blend
+from evenhand.rivals.blend import _Judge, _summed
+from run_cli import evenhand, small_log, write_log
+
+
+@pytest.fixture(scope="module")
+def log() -> Interactions:
+    return simulate_log(60, 40, 900, seed=1)
+
+
+@pytest.fixture(scope="module")
+def fitted(log: Interactions) -> BlendModel:
+    return Blend("ease+als").fit(log).model()
+
+
+# ---- the maths
+
+
+@given(st.lists(st.lists(st.floats(-1e3, 1e3), min_size=3, max_size=3), min_size=1, max_size=5))
+def test_standardised_rows_against_a_loop(rows: list[list[float]]) -> None:
+    got = standardised(torch.tensor(rows, dtype=torch.float64))
+    for row, mine in zip(np.float32(rows).astype(float), got, strict=True):
+        spread = float(np.std(row))
+        if spread > 1e-3 * max(1.0, float(np.abs(row).max())):
+            assert np.allclose(mine, (row - row.mean()) / spread, atol=1e-3)
+        assert bool(torch.isfinite(mine).all())
+
+
+def test_a_row_without_differences_says_nothing() -> None:
+    assert standardised(torch.full((1, 4), 7.0)).tolist() == [[0, 0, 0, 0]]
+
+
+def test_scale_and_shift_of_a_part_do_not_matter() -> None:
+    scores = torch.randn(5, 9, generator=torch.Generator().manual_seed(0))
+    other = torch.randn(5, 9, generator=torch.Generator().manual_seed(1))
+    users = np.array([3, 0])
+    first = blended([lambda u: scores[u], lambda u: other[u]], (0.3, 0.7))(users)
+    second = blended([lambda u: 50 * scores[u] - 4, lambda u: other[u]], (0.3, 0.7))(users)
+    assert torch.allclose(first, second, atol=1e-5)
+    expected = 0.3 * standardised(scores[users]) + 0.7 * standardised(other[users])
+    assert torch.allclose(first, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("balance", [0.0, 0.3])
+def test_balanced_ease_is_the_least_squares_of_the_scaled_matrix(log: Interactions, balance: float) -> None:
+    n, l2 = log.n_items, 20.0
+    x = np.zeros((log.n_users, n))
+    x[log.users, log.items] = 1
+    seen = np.maximum(x.sum(0), 1)
+    scale = (seen / seen.mean()) ** -balance
+    scaled, expected = x * scale, np.zeros((n, n))
+    for j in range(n):
+        others = [i for i in range(n) if i != j]
+        a = scaled[:, others]
+        b = np.linalg.solve(a.T @ a + l2 * np.eye(n - 1), a.T @ scaled[:, j])
+        expected[others, j] = scale[others] * b / scale[j]
+    found = EASE(l2=l2, balance=balance).fit(log).scores(np.arange(log.n_users))
+    assert np.allclose(found, x @ expected, atol=1e-3)
+
+
+# ---- what is settled on held-out pairs
+
+
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=15, deadline=None)
+def test_shares_are_a_summit_of_the_grid(seed: int) -> None:
+    log = simulate_log(40, 25, 500, seed=3)
+    judge = _Judge(*held_out_share(log, 0.2))
+    drawn = torch.randn(3, len(judge.users), 25, generator=torch.Generator().manual_seed(seed))
+    scores = [standardised(one) for one in drawn]
+    shares = judge.shares(scores)
+    assert sum(shares) == pytest.approx(1)
+    here = judge.value(_summed(scores, shares))
+    for giver, taker in itertools.permutations(range(3), 2):
+        if shares[giver] > 0.05:
+            near = list(shares)
+            near[giver] -= 0.1
+            near[taker] += 0.1
+            assert judge.value(_summed(scores, near)) <= here + 1e-12
+
+
+def test_a_part_of_noise_gets_little(log: Interactions) -> None:
+    rest, held = held_out_share(log, 0.2)
+    judge = _Judge(rest, held)
+    oracle = torch.zeros(log.n_users, log.n_items)
+    oracle[held.users, held.items] = 1
+    noise = torch.randn(len(judge.users), log.n_items, generator=torch.Generator().manual_seed(0))
+    shares = judge.shares([noise, standardised(oracle[judge.users])])
+    assert shares[1] > shares[0]
+    assert judge.value(_summed([noise, standardised(oracle[judge.users])], (0, 1))) == pytest.approx(1)
+
+
+def test_held_out_pairs_are_a_part_that_repeats(log: Interactions) -> None:
+    rest, held = held_out_share(log, 0.1)
+    assert len(held) == round(0.1 * len(log))
+    assert len(rest) + len(held) == len(log)
+    assert not rest.contains(held.users, held.items).any()
+    assert (held_out_share(log, 0.1)[1].items == held.items).all()
+
+
+def test_with_all_of_the_share_a_part_ranks_as_it_does_alone(log: Interactions) -> None:
+    alone = EASE(l2=400).fit(log).model()
+    model = BlendModel((alone, ALS(factors=4).fit(log).model()), (1.0, 0.0), log)
+    assert model.recommend(k=10)["item"].equals(alone.recommend(k=10)["item"])
+
+
+def test_a_part_without_a_share_is_left_out(log: Interactions) -> None:
+    model = Blend("ease+als", shares="1+0").fit(log).model()
+    assert [part.kind for part in model.parts] == ["dense"]
+    assert model.weights == (1.0,)
+
+
+def test_every_part_is_fitted_again_to_all_pairs(log: Interactions, fitted: BlendModel) -> None:
+    ease = fitted.parts[0]
+    rows = np.arange(log.n_users)
+    values = dict(ease.info["rival"])
+    values.pop("name")
+    assert torch.equal(ease.scores(rows), EASE(**values).fit(log).scores(rows))
+
+
+def test_trained_parts_repeat_by_seed(log: Interactions) -> None:
+    blend = Blend("als+auc-ns", encoder="mf", shares="1+1")
+    rows = np.arange(log.n_users)
+    first, again, other = (blend.fit(log, seed).scores(rows) for seed in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+# ---- folders, new users
+
+
+def test_a_blend_is_saved_and_read_again(tmp_path: Path, fitted: BlendModel) -> None:
+    fitted.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert isinstance(again, BlendModel)
+    assert again.weights == fitted.weights
+    assert again.recommend(k=5).equals(fitted.recommend(k=5))
+    assert again.similar(fitted.known.item_ids[0].as_py(), 3).num_rows == 3
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "mean 0 and spread 1" in card
+
+
+def test_a_folder_whose_parts_and_weights_differ_is_damaged(tmp_path: Path, fitted: BlendModel) -> None:
+    broken = fitted.having(weights=(1.0,))
+    broken.save(tmp_path / "model")
+    with pytest.raises(InputError, match="weights do not match its parts"):
+        load(tmp_path / "model")
+
+
+def test_people_it_has_never_seen(log: Interactions, fitted: BlendModel) -> None:
+    newcomers = fitted.fold_in(pa.table({"user": ["new"] * 3, "item": log.item_ids[:3]}))
+    lists = newcomers.recommend(k=4)
+    assert lists.num_rows == 4
+    assert not set(lists["item"].to_pylist()) & set(log.item_ids[:3].to_pylist())
+
+
+# ---- vectors from elsewhere
+
+
+@pytest.fixture(scope="module")
+def vectors(log: Interactions) -> Model:
+    return ALS(factors=4).fit(log).model()
+
+
+@pytest.mark.parametrize("form", ["model", "parquet", "npz"])
+def test_vectors_are_found_by_their_ids(tmp_path: Path, log: Interactions, vectors: Model, form: str) -> None:
+    place = tmp_path / ("v.npz" if form == "npz" else "v")
+    if form == "model":
+        vectors.save(place)
+    else:
+        export(vectors, form, place)
+    some = log.take(log.users > 5)
+    found = vectors_from(place, some)
+    assert torch.equal(found.item_vectors[0], vectors.item_vectors[0])
+    model = Blend(f"{place}+als", shares="1+0").fit(log).model()
+    assert model.recommend(k=5)["item"].equals(vectors.recommend(k=5)["item"])
+
+
+def test_vectors_of_other_data_are_refused(tmp_path: Path, log: Interactions, vectors: Model) -> None:
+    export(vectors, "npz", tmp_path / "v.npz")
+    with np.load(tmp_path / "v.npz") as found:
+        parts = dict(found)
+    for name, change, told in (
+        (
+            "item_ids",
+            lambda ids: np.array([f"x{i}" for i in range(len(ids))]),
+            "no vector for 40 of the data's",
+        ),
+        ("item_vectors", lambda v: v[:, :2], "users have 4 numbers and those of items 2"),
+        ("user_vectors", lambda v: v[:-1], "one row of numbers for each id"),
+        ("user_vectors", lambda v: v * np.nan, "no number"),
+    ):
+        np.savez(tmp_path / "w.npz", **{**parts, name: change(parts[name])})
+        with pytest.raises(InputError, match=told):
+            vectors_from(tmp_path / "w.npz", log)
+    (tmp_path / "noise.npz").write_bytes(b"PK no")
+    with pytest.raises(InputError, match="cannot be read as vectors"):
+        vectors_from(tmp_path / "noise.npz", log)
+    with pytest.raises(InputError, match="holds no vectors"):
+        vectors_from(tmp_path, log)
+
+
+def test_a_model_without_vectors_is_no_base(tmp_path: Path, log: Interactions) -> None:
+    EASE().fit(log).model().save(tmp_path / "ease")
+    with pytest.raises(InputError, match="no vectors"):
+        vectors_from(tmp_path / "ease", log)
+
+
+# ---- asking for it
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        (lambda: Blend("ease"), "two or more different parts"),
+        (lambda: Blend("ease+ease"), "two or more different parts"),
+        (lambda: Blend("ease+esae"), "esae"),
+        (lambda: Blend("ease+als", shares="1"), "one number a part"),
+        (lambda: Blend("ease+als", shares="0+0"), "one number a part"),
+        (lambda: Blend("ease+als", shares="1+x"), "one number a part"),
+        (lambda: Blend(encoder="gcn"), "encoder"),
+        (lambda: Blend("/tmp+als"), "have seen the pairs"),
+        (lambda: asked_method("rns", recipe="best"), "leave --method and --base out"),
+        (lambda: asked_method(recipe="bets"), "best"),
+        (lambda: asked_method(base_share=0.3), "name one"),
+        (lambda: asked_method("auc-ns:alpha=0.8", base="ease"), "name alone"),
+        (lambda: asked_method(base="esae"), "ease"),
+        (lambda: asked_method(base="ease", base_share=1.0), "between 0 and 1"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_said(made: object, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        made()  # type: ignore[operator]
+
+
+def test_recipes_are_methods() -> None:
+    for text in RECIPES.values():
+        assert entrant(text).label == text
+
+
+def test_the_command_trains_a_base_and_a_method_as_one(tmp_path: Path) -> None:
+    data = write_log(small_log(), tmp_path / "log.csv")
+    made = evenhand(
+        "train", str(data), "--base", "ease", "--method", "rns", "--base-share", "0.6", "--seeds", "1",
+        "--out", str(tmp_path / "model"), "--json",
+    )  # fmt: skip
+    assert made.code == 0, made.err
+    assert made.document["rows"][0]["name"] == "blend:parts=ease+rns:shares=0.6+0.4:encoder=mf"
+    model = load(tmp_path / "model")
+    assert isinstance(model, BlendModel)
+    assert model.weights == (0.6, 0.4)
+    fast = evenhand("train", str(data), "--recipe", "fast", "--seeds", "1", "--out", str(tmp_path / "fast"))
+    assert fast.code == 0, fast.err
+    assert load(tmp_path / "fast").info["method"] == "als"
+    both = evenhand("train", str(data), "--recipe", "fast", "--method", "rns", "--out", str(tmp_path / "x"))
+    assert both.code == 2
+    assert "leave --method and --base out" in both.err

@@ -1,0 +1,260 @@
+"""Texts of others on a terminal, in a log, in XML, in JSON and as names: they stay texts."""
+
+from __future__ import annotations
+
+import io
+import json
+import xml.etree.ElementTree as ET
+from contextlib import redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from evenhand.audit.document import read_audit, to_json
+from evenhand.audit.files import save_audit, save_junit
+from evenhand.audit.gates import Judged, parse_gate
+from evenhand.audit.outlets import github_lines, junit
+from evenhand.audit.result import Finding
+from evenhand.cli import show
+from evenhand.data.write import write_table
+from evenhand.errors import InputError
+from evenhand.paper.reproduce.record import as_written, read_document
+from evenhand.visible import LONGEST, json_text, one_line, visible
+from run_cli import evenhand, small_log, write_log
+from sample_audit import sample_audit
+
+ODD = "\x1b]0;x\x07[red]a[/] \u202e\u2066\x9b31m\r\n::error::x\x00\ud800<script>"
+
+
+class Screen(io.TextIOWrapper):
+    def __init__(self, terminal: bool) -> None:
+        super().__init__(io.BytesIO(), encoding="utf-8")
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+    @property
+    def printed(self) -> str:
+        self.flush()
+        return self.buffer.getvalue().decode()  # type: ignore[attr-defined]
+
+
+def test_what_steers_a_terminal_is_spelled_out() -> None:
+    assert visible(ODD) == (
+        "\\x1b]0;x\\x07[red]a[/] \\u202e\\u2066\\x9b31m\\r\\n::error::x\\x00\\ud800<script>"
+    )
+    assert visible("Amélie 東京 עברית 👩‍🚀") == "Amélie 東京 עברית 👩‍🚀"
+
+
+def test_a_sentence_is_one_line_of_readable_length() -> None:
+    assert one_line("a\n b\t\x1bc") == "a b \\x1bc"
+    assert len(one_line("x" * 10_000_000)) == LONGEST
+    assert len(one_line("\x1b" * 10_000)) == LONGEST
+
+
+def test_json_says_the_same_and_holds_nothing_that_steers() -> None:
+    text = json_text({"name": ODD})
+    assert json.loads(text) == {"name": ODD}
+    text.encode()
+    assert visible(text.replace("\n", "")) == text.replace("\n", "")
+
+
+def check(printed: str) -> None:
+    """Nothing steers, no line of its own begins, no markup was followed."""
+    for line in printed.split("\n"):
+        assert visible(line) == line
+        assert not line.lstrip().startswith("::")
+    assert "[red]a[/]" in printed
+
+
+@pytest.mark.parametrize("what", ["sentence", "note", "heading", "cell", "json", "title"])
+def test_everything_printed_stays_text(what: str) -> None:
+    screen = Screen(terminal=False)
+    with redirect_stdout(screen):
+        show_odd(what)
+    check(screen.printed)
+
+
+def show_odd(what: str) -> None:
+    if what == "sentence":
+        show.print_sentence(show.console(), f"a {ODD}")
+    elif what == "note":
+        show.print_notes(show.console(), [ODD])
+    elif what == "heading":
+        show.print_listing(["metric", ODD], [["a", "b"]])
+    elif what == "cell":
+        show.print_listing(["metric", "x"], [["a", ODD]])
+    elif what == "json":
+        show.print_json({"name": ODD})
+    else:
+        from evenhand.experiments.compare import Row
+        from evenhand.metrics.statistics import summarise
+        from evenhand.metrics.users import HIGHER_IS_BETTER
+
+        metrics = {name: summarise([0.5]) for name in HIGHER_IS_BETTER}
+        show.print_rows(show.console(), [Row(f"a {ODD}", None, None, 10, metrics)], f"t {ODD}")
+
+
+def test_a_long_sentence_is_not_broken_where_it_could_pass_for_a_command() -> None:
+    words = "word " * 199 + "::error::" + "x" * 300
+    screen = Screen(terminal=False)
+    with redirect_stdout(screen):
+        show.print_sentence(show.console(), f"{words} ::stop::")
+        show.print_notes(show.console(), [words])
+    assert not [line for line in screen.printed.split("\n") if line.lstrip().startswith("::")]
+
+
+def test_a_table_reaches_a_program_as_it_is_and_a_terminal_without_steering() -> None:
+    table = pa.table({"user": ["a\x1b[31m", "b\u202e"], "score": [1.0, 2.0]})
+    for terminal in (False, True):
+        out = Screen(terminal)
+        with redirect_stdout(out):
+            show.print_csv(table)
+        assert ("\x1b" in out.printed) is not terminal
+        assert ('"a\\x1b[31m",1\n"b\\u202e",2\n' in out.printed) is terminal
+
+
+def test_an_error_is_one_line_that_steers_nothing(tmp_path: Path) -> None:
+    ended = evenhand("data", "describe", f"{tmp_path}/\x1b[31m\u202e{'x' * 50}.csv")
+    assert ended.code == 2
+    assert ended.err.count("\n") == 1
+    assert "\\x1b[31m\\u202ex" in ended.err
+    long = evenhand("data", "describe", "x" * 5000)
+    assert (long.code, long.err.count("\n")) == (2, 1)
+
+
+def test_xml_holds_no_sign_that_it_may_not_hold(tmp_path: Path) -> None:
+    judged = [Judged(ODD, f"{ODD}\ufffe\uffff", failed, ODD) for failed in (True, False)]
+    cases = ET.fromstring(junit(judged).encode()).iter("testcase")
+    assert [case.get("name", "").count("\\x1b") for case in cases] == [2, 2]
+    save_junit(judged, tmp_path / "junit.xml")
+    ET.parse(tmp_path / "junit.xml")
+
+
+def test_annotations_cannot_be_forged(tmp_path: Path) -> None:
+    found = replace(sample_audit(), findings=(Finding(ODD, None),), changes=())
+    lines = github_lines(found, [Judged(ODD, None, True, ODD)])
+    assert [line.split("::")[1] for line in lines] == [
+        "error title=evenhand audit",
+        "notice title=evenhand audit",
+    ]
+    for line in lines:
+        assert visible(line) == line
+
+
+def test_an_audit_with_odd_names_is_saved_and_read_again(tmp_path: Path) -> None:
+    found = sample_audit((f"a{ODD}", "b"), title=ODD)
+    save_audit(found, tmp_path / "a.json")
+    assert to_json(read_audit(tmp_path / "a.json")) == to_json(found)
+
+
+def test_names_of_systems_and_columns_are_never_paths(tmp_path: Path) -> None:
+    log = write_log(small_log(), tmp_path / "log.csv")
+    lists = pa.table({"user": [0, 1], "item": [1, 0], "rank": [1, 1], "name": ["../../a", "/tmp/b"]})
+    write_table(lists, tmp_path / "lists.csv")
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    before = {path.name for path in tmp_path.iterdir()}
+    for recs in (f"../../x={tmp_path / 'lists.csv'}", f"/tmp/evenhand-y={tmp_path / 'lists.csv'}"):
+        ended = evenhand(
+            "audit", "--train", log, "--k", "1", "--recs", recs, "--out", inside / "r.html", "--force",
+            "--save", inside / "a.json", "--junit", inside / "j.xml", "--fail-if", "gini@1>2",
+        )  # fmt: skip
+        assert ended.code == 0, ended.err
+        assert {path.name for path in inside.iterdir()} == {"r.html", "a.json", "j.xml"}
+        assert {path.name for path in tmp_path.iterdir()} == before
+
+
+def test_names_that_are_markup_or_commands_are_audited(tmp_path: Path) -> None:
+    log = write_log(small_log(), tmp_path / "log.csv")
+    write_table(pa.table({"user": [0, 1], "item": [1, 0], "rank": [1, 1]}), tmp_path / "lists.csv")
+    name = "[/]\n::error::x\x1b[31m"
+    ended = evenhand(
+        "audit", "--train", log, "--k", "1", "--recs", f"{name}={tmp_path / 'lists.csv'}",
+        "--fail-if", "gini@1>0", "--github",
+    )  # fmt: skip
+    assert ended.code == 1
+    for text in (ended.out, ended.err):
+        assert "\x1b" not in text
+        assert "\n::error::x" not in text
+    assert "[/]" in ended.out
+
+
+# ---- what people write: gates, and documents that were changed by hand
+
+
+@pytest.mark.parametrize(
+    "text", ["ohr@" + "9" * 5000 + ">0.1", "a" * 100_000 + "@5>1", "x." * 5000 + "ohr@5>"]
+)
+def test_a_long_gate_is_refused(text: str) -> None:
+    with pytest.raises(InputError):
+        parse_gate(text)
+
+
+def changed(document: Any, *path: Any, to: Any) -> Any:
+    if not path:
+        return to
+    head, *rest = path
+    if isinstance(document, dict):
+        return document | {head: changed(document[head], *rest, to=to)}
+    return [changed(one, *rest, to=to) if place == head else one for place, one in enumerate(document)]
+
+
+@pytest.mark.parametrize(
+    ("path", "to"),
+    [
+        (("rows", 0, "name"), []),
+        (("rows", 0, "k"), {}),
+        (("rows", 0, "metrics", "ohr", "mean"), "0.5"),
+        (("rows", 0, "metrics", "ohr", "mean"), 10**400),
+        (("rows", 0, "metrics", "ohr", "low"), []),
+        (("systems",), [[]]),
+        (("systems",), {"a": 1}),
+        (("ks",), ["x"]),
+        (("data",), [1]),
+        (("notes",), [1]),
+        (("slices", 0, "size"), "many"),
+        (("examples", 0, "history", 0, "hot"), "yes"),
+    ],
+)
+def test_an_audit_with_a_wrong_value_is_refused(path: tuple[Any, ...], to: Any, tmp_path: Path) -> None:
+    document = changed(to_json(sample_audit()), *path, to=to)
+    if path == ("systems",) and isinstance(to, dict):
+        document["systems"] = 3
+    (tmp_path / "a.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match="not whole"):
+        read_audit(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[1]", "9" * 5000, "\x00"])
+def test_json_that_is_no_document_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(text)
+    for read in (read_audit, read_document):
+        with pytest.raises(InputError) as caught:
+            read(tmp_path / "a.json")  # type: ignore[operator]
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change", [{"identity": 3}, {"entries": []}, {"entries": {"a": 1}}, {"over_users": [1]}]
+)
+def test_results_without_their_parts_are_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    sound = {"format": 1, "evenhand": "0", "identity": {}, "entries": {}, "over_users": []}
+    (tmp_path / "a.json").write_text(json.dumps(sound))
+    read_document(tmp_path / "a.json")
+    (tmp_path / "a.json").write_text(json.dumps(sound | change))
+    with pytest.raises(InputError, match="did not write"):
+        read_document(tmp_path / "a.json")
+
+
+def test_results_that_lack_a_number_are_told_in_one_sentence(tmp_path: Path) -> None:
+    sound = {"format": 1, "evenhand": "0", "identity": {"part": "overall"}, "entries": {}, "over_users": []}
+    (tmp_path / "overall-x.json").write_text(json.dumps(sound | {"identity": {"part": []}}))
+    ended = evenhand("reproduce", "claims", "--out", tmp_path)
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    with pytest.raises(InputError, match=r"did not write \(KeyError: 'x'\)"), as_written(tmp_path):
+        {}["x"]
