@@ -24,13 +24,15 @@ ROOT = Path(__file__).resolve().parents[1]
 NEVER_SHIPPED = ("__pycache__", ".pyc", ".nbi", ".nbc")
 ADDED_BY_THE_BUILD = {"PKG-INFO", "pyproject.toml", ".gitignore"}
 WRITE_PARTS = """
+from pathlib import Path
+
 import evenhand as eh
 from evenhand.data.write import write_table
 from evenhand.paper.published import all_cells
 
 split = eh.load_split("demo")
-write_table(split.consumed.to_table(), "train.csv")
-write_table(split.test.to_table(), "test.csv")
+write_table(split.consumed.to_table(), Path("train.csv"))
+write_table(split.test.to_table(), Path("test.csv"))
 print(f"{eh.__file__}: {len(split.consumed):,} pairs, {len(all_cells()):,} cells of the paper")
 """
 

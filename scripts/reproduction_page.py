@@ -17,8 +17,9 @@ import vl_convert
 
 from evenhand.paper.published import cells
 from evenhand.paper.reproduce.claims import Claim, claims
+from evenhand.paper.reproduce.recipes import DEFAULT_METHODS
 from evenhand.paper.reproduce.record import Document, documents
-from evenhand.paper.reproduce.request import SWEEPS
+from evenhand.paper.reproduce.request import SWEEPS, swept_values
 from evenhand.paper.reproduce.table import LEGEND, grids, made_by, title
 
 OPENING = """# The paper's tables, run again
@@ -36,6 +37,7 @@ and `paper_test.csv` are the authors' split; without them a random fifth of the 
 """
 OURS, PAPER = "#1f6f8b", "#c0562f"
 WHO = ["ours", "paper"]
+IDENTITY = ("part", "encoder", "protocol")
 LABELS = {
     "precision": "precision",
     "ohr": "OHR",
@@ -50,9 +52,35 @@ def main(results: str = "results", page: str = "docs/reproduction.md") -> None:
         sys.exit(f"{results} holds no result files of `evenhand reproduce`.")
     images = Path(page).parent / "images"
     images.mkdir(parents=True, exist_ok=True)
-    text = "\n".join([OPENING, LEGEND, "", *_answers(found), *_sections(found, images)])
+    text = "\n".join([OPENING, *_absent(found), LEGEND, "", *_answers(found), *_sections(found, images)])
     Path(page).write_text(text.rstrip() + "\n", encoding="utf-8")
     print(f"written: {page}")
+
+
+def _absent(found: dict[str, Document]) -> Iterator[str]:
+    """What a reader may look for on this page in vain."""
+    wanted = [("overall", encoder, how) for encoder in ("mf", "lightgcn") for how in ("paper", "honest")]
+    wanted += [(sweep, "mf", "paper") for sweep in SWEEPS]
+    missing = []
+    for part, encoder, protocol in wanted:
+        entries = {
+            label
+            for document in found.values()
+            if all(
+                document["identity"][k] == v for k, v in zip(IDENTITY, (part, encoder, protocol), strict=True)
+            )
+            for label in document["entries"]
+        }
+        rows = DEFAULT_METHODS if part == "overall" else swept_values(part)
+        lacking = [row for row in rows if row not in entries]
+        if lacking:
+            which = "all" if len(lacking) == len(rows) else ", ".join(f"`{row}`" for row in lacking)
+            missing.append(f"- `{part}`, {encoder}, protocol {protocol}: {which}")
+    if missing:
+        yield "Not measured yet on ML-100K, so not on this page:\n"
+        yield from missing
+        yield ""
+    yield "On Yahoo!-R3 nothing was measured, as its licence keeps it from us; the command reads your own copy.\n"
 
 
 def _answers(found: dict[str, Document]) -> Iterator[str]:

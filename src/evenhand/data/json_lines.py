@@ -22,6 +22,7 @@ LONGEST = 1 << 20
 MOST_CELLS = 1 << 24
 """Of the table: lines times keys. More are allowed where the file is large enough to fill them."""
 _CHUNK = 1 << 20
+_PLAIN_KEY = re.compile(rb'"([^"]*+)"\s*+:')
 _STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"(\s*+:)?', re.DOTALL)
 
 
@@ -42,21 +43,37 @@ def read_json_lines(path: Path) -> pa.Table:
 
 def _look_at(path: Path, label: str) -> None:
     keys: set[bytes] = set()
-    lines = size = 0
+    done = size = 0
     with open_text(path) as file:
         while chunk := file.read(_CHUNK):
             chunk += file.readline(LONGEST)
-            for place, line in enumerate(chunk.split(b"\n"), start=lines + 1):
-                if len(line) >= LONGEST:
-                    raise InputError(f"line {place} of {label} is longer than {LONGEST:,} bytes.")
-                if line.count(b"[") + line.count(b"{") > DEEPEST and _depth(line) > DEEPEST:
-                    raise InputError(f"line {place} of {label} is nested more than {DEEPEST} deep.")
-            lines += chunk.count(b"\n")
-            keys.update(name for name, colon in _STRING.findall(chunk) if colon)
-            size += len(chunk)
-            _check_width(len(keys), lines, size, label)
-    if not lines and not keys:
+            lines = chunk.split(b"\n")
+            if max(map(len, lines)) >= LONGEST:
+                place = done + next(n for n, line in enumerate(lines, 1) if len(line) >= LONGEST)
+                raise InputError(f"line {place} of {label} is longer than {LONGEST:,} bytes.")
+            if _may_be_deep(chunk) and (deep := [n for n, line in enumerate(lines, 1) if _is_deep(line)]):
+                raise InputError(f"line {done + deep[0]} of {label} is nested more than {DEEPEST} deep.")
+            keys |= _keys(chunk)
+            done, size = done + chunk.count(b"\n"), size + len(chunk)
+            _check_width(len(keys), done, size, label)
+    if not size:
         raise InputError(f"{label} is empty.")
+
+
+def _keys(chunk: bytes) -> set[bytes]:
+    if b"\\" in chunk:
+        return {name for name, colon in _STRING.findall(chunk) if colon}
+    return set(_PLAIN_KEY.findall(chunk))
+
+
+def _may_be_deep(chunk: bytes) -> bool:
+    """Whether a line could have so many brackets; of lines that hold one object and no list none can."""
+    opened, objects = chunk.count(b"[") + chunk.count(b"{"), chunk.startswith(b"{") + chunk.count(b"\n{")
+    return opened - objects >= DEEPEST
+
+
+def _is_deep(line: bytes) -> bool:
+    return line.count(b"[") + line.count(b"{") > DEEPEST and _depth(line) > DEEPEST
 
 
 def _depth(line: bytes) -> int:

@@ -164,7 +164,7 @@ def compare(
             one = contenders[place] = setup.entrant
         on_epoch = progress(one.label) if progress else None
         if isinstance(one, Challenger):
-            fits[one.label] = fit_rival(split, one.rival, numbers, protocol, where, hot_mask, ks)
+            fits[one.label] = fit_rival(split, one.rival, numbers, protocol, where, hot_mask, ks, on_epoch)
             if on_epoch:
                 on_epoch(1, 1, {})
         else:

@@ -38,9 +38,10 @@ def ready_model(
     """
     one = setup.entrant
     if isinstance(one, Challenger):
-        rival, found = fit_rival_model(
-            split, one.label, seeds, protocol=protocol, device=device, hot=hot, ks=ks
-        )
+        with epoch_bar(one.label, show=progress) as on_step:
+            rival, found = fit_rival_model(
+                split, one.label, seeds, protocol=protocol, device=device, hot=hot, ks=ks, on_step=on_step
+            )
         return (refit_rival(rival, split, device=device) if refit else rival), found
     with epoch_bar(one.label, show=progress) as on_epoch:
         fitted = train(

@@ -29,6 +29,7 @@ from evenhand.rivals.als import ALS
 from evenhand.rivals.base import Fitted, Rival
 from evenhand.rivals.ease import EASE
 from evenhand.rivals.itemknn import ItemKNN
+from evenhand.training.progress import OnEpoch
 from evenhand.training.run import train
 from evenhand.training.selection import STOPPING_K, Evaluator
 from evenhand.training.settings import Settings
@@ -104,18 +105,27 @@ class Blend(Rival):
             )
         return shares
 
-    def fit(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> FittedBlend:
+    def fit(
+        self,
+        train: Interactions,
+        seed: int = 0,
+        device: str | torch.device = "cpu",
+        on_step: OnEpoch | None = None,
+    ) -> FittedBlend:
+        """As every rival; `on_step` is told how many of the fits are done."""
         where = torch.device(device)
         rest, held = held_out_share(train, HELD_OUT)
         judge = _Judge(rest, held)
         makers = [self._makers(name, train, seed, where) for name in self.names]
-        settled = [judge.best(each) for each in makers]
+        steps = _Steps(sum(map(len, makers)) + len(makers), on_step)
+        settled = [judge.best(each, steps) for each in makers]
         shares = self.given_shares() or judge.shares([one.scores for one in settled])
         parts, counting = [], []
         for each, one, share in zip(makers, settled, shares, strict=True):
             if share:
                 parts.append(each[one.place](train, None, one.epochs)[0])
                 counting.append(share)
+            steps.one_more()
         return FittedBlend(
             train, BlendModel(tuple(parts), tuple(counting), train, seeds=(seed,), info=self.info)
         )
@@ -175,6 +185,18 @@ class _Settled:
     """[judged users, n_items], standardised"""
 
 
+class _Steps:
+    """Counts fits, and tells whoever wants to know."""
+
+    def __init__(self, total: int, tell: OnEpoch | None) -> None:
+        self.done, self.total, self.tell = 0, total, tell
+
+    def one_more(self) -> None:
+        self.done += 1
+        if self.tell:
+            self.tell(self.done, self.total, {})
+
+
 class _Judge:
     """NDCG@10 on the pairs that were held out, for as many users as fit into memory."""
 
@@ -191,7 +213,7 @@ class _Judge:
         score: Score = lambda users: scores[torch.from_numpy(self._place[users])]  # noqa: E731
         return self.evaluator.judged([score])[0][self.k].mean("ndcg")
 
-    def best(self, makers: Sequence[_Maker]) -> _Settled:
+    def best(self, makers: Sequence[_Maker], steps: _Steps) -> _Settled:
         found: tuple[float, _Settled] | None = None
         for place, make in enumerate(makers):
             part, epochs = make(self.rest, self.held, 0)
@@ -199,6 +221,7 @@ class _Judge:
             value = self.value(scores)
             if found is None or value > found[0]:
                 found = value, _Settled(place, epochs, scores)
+            steps.one_more()
         assert found is not None
         return found[1]
 

@@ -19,6 +19,7 @@ from evenhand.ranking.model import Model
 from evenhand.rivals import RIVALS
 from evenhand.rivals.base import Rival
 from evenhand.rivals.run import RivalFit, challenger, fit_rival
+from evenhand.training.progress import OnEpoch
 from evenhand.training.run import seed_numbers, versions
 from evenhand.training.settings import ProtocolName, resolve_device
 
@@ -32,6 +33,7 @@ def fit_rival_model(
     device: str = "auto",
     hot: str | None = None,
     ks: tuple[int, ...] = (5, 10, 20),
+    on_step: OnEpoch | None = None,
 ) -> tuple[AnyModel, RivalFit]:
     """A rival as a model, with its results: fitted on train, its seed chosen on validation, judged on test.
 
@@ -39,7 +41,7 @@ def fit_rival_model(
     """
     one = challenger(method)
     where, numbers, rule = resolve_device(device), seed_numbers(seeds), HotRule.parse(hot or protocol)
-    found = fit_rival(split, one.rival, numbers, protocol, where, rule.mask(split), ks)
+    found = fit_rival(split, one.rival, numbers, protocol, where, rule.mask(split), ks, on_step)
     model = _stacked(found, numbers, found.known)
     info = {
         **one.rival.info,

@@ -18,6 +18,8 @@ from evenhand.methods import assigned, wrong_types_told
 from evenhand.ranking.topk import Score
 from evenhand.rivals import RIVALS
 from evenhand.rivals.base import Fitted, Rival
+from evenhand.rivals.blend import Blend
+from evenhand.training.progress import OnEpoch
 from evenhand.training.selection import STOPPING_K, Evaluator, Results
 from evenhand.training.settings import ProtocolName
 
@@ -88,10 +90,19 @@ def fit_rival(
     device: torch.device,
     hot: np.ndarray,
     ks: tuple[int, ...],
+    on_step: OnEpoch | None = None,
 ) -> RivalFit:
-    """Fit on train alone; validation chooses and test is looked at once, as for every method."""
+    """Fit on train alone; validation chooses and test is looked at once, as for every method.
+
+    `on_step` is told of the steps of those rivals that have several.
+    """
     began = time.perf_counter()
-    fitted = tuple(rival.fit(split.train, seed, device) for seed in (seeds if rival.seeded else seeds[:1]))
+    fitted = tuple(
+        rival.fit(split.train, seed, device, on_step)
+        if isinstance(rival, Blend)
+        else rival.fit(split.train, seed, device)
+        for seed in (seeds if rival.seeded else seeds[:1])
+    )
     seconds = time.perf_counter() - began
     scorers = [one.scores for one in fitted]
     validation = None
