@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PIP = .venv/bin/pip install --quiet -c constraints.txt
 
-.PHONY: demo test check audit-dependencies package test-lowest drift torture bench bench-peers clean
+.PHONY: demo test check audit-dependencies package test-lowest drift torture fuzz bench bench-peers clean
 
 demo: .venv/installed
 	.venv/bin/evenhand compare demo --out runs/demo --force
@@ -38,6 +38,10 @@ drift: .venv/installed
 # Kills every kind of work at each of its file operations and at random moments, and fills disks; half an hour.
 torture: .venv/installed
 	.venv/bin/python -m torture --kills 200 $(TORTURE)
+
+# Hostile input for every reader (docs/hostile-input.md); `make fuzz FUZZ="--inputs 500"` is a short form.
+fuzz: .venv/installed-dev
+	.venv/bin/python fuzz/run.py $(FUZZ)
 
 # `make bench LARGE=1` adds a log of 20 million pairs; EVENHAND_ML100K is a folder with MovieLens-100K.
 bench: .venv/installed

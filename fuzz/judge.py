@@ -78,8 +78,6 @@ def _refusal(problem: InputError) -> tuple[str, str]:
     told = one_line(problem)
     if not told or len(told) > LONGEST or visible(told) != told:
         return "traceback", f"not one readable sentence: {told!r}"
-    if isinstance(problem.__cause__, MemoryError):
-        return "memory", told
     return "refused", told
 
 

@@ -9,6 +9,7 @@ import shutil
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -21,7 +22,8 @@ from safetensors.torch import save
 from evenhand.audit.document import to_json
 from evenhand.data.interactions import Interactions
 from evenhand.ranking import Model
-from evenhand.ranking.any_model import AnyModel
+from evenhand.ranking.blend import BlendModel
+from evenhand.ranking.export import export
 from evenhand.ranking.item_model import ItemModel
 from evenhand.ranking.item_table import CountTable, DenseTable, SparseTable
 from evenhand.testing import corner_cases
@@ -140,7 +142,7 @@ def models() -> None:
     sparse = SparseTable(
         np.searchsorted(rows, np.arange(13)), columns.astype(np.int32), weights[rows, columns]
     )
-    made: dict[str, AnyModel] = {
+    made: dict[str, Any] = {
         "vectors": Model(
             torch.randn(1, 9, 4, generator=generator), torch.randn(1, 12, 4, generator=generator), **common
         ),
@@ -148,6 +150,8 @@ def models() -> None:
         "sparse": ItemModel(sparse, touched=known, **common),
         "counts": ItemModel(CountTable(torch.arange(12).double()), touched=known, **common),
     }
+    dense, counts = made["dense"], made["counts"]
+    made["blend"] = BlendModel((dense, counts), (0.7, 0.3), **common)
     for kind, model in made.items():
         place = SEEDS / "model" / kind
         shutil.rmtree(place, ignore_errors=True)
@@ -162,6 +166,15 @@ def models() -> None:
         "model-known/known.arrow": SEEDS / "model" / "sparse" / "known.arrow",
     }.items():
         keep(target, source.read_bytes())
+    export(made["vectors"], "npz", vectors / "x.npz")
+    keep("vectors-npz/plain.npz", (vectors / "x.npz").read_bytes())
+    (vectors / "x.npz").unlink()
+    # Users and items in one file, so that it can stand for either.
+    both, sides = pa.concat_arrays([known.user_ids, known.item_ids]), made["vectors"].vectors
+    flat = pa.array(torch.cat([side[0] for side in sides]).numpy().ravel())
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"id": both, "vector": pa.FixedSizeListArray.from_arrays(flat, 4)}), sink)
+    keep("vectors-parquet/users.parquet", sink.getvalue())
     identity = {"seeds": [0], "settings": {"lr": 0.1}}
     document = {"format": 1, "identity": identity, "facts": {"epoch": 3}}
     keep(

@@ -80,7 +80,7 @@ def _absent(found: dict[str, Document]) -> Iterator[str]:
         yield "Not measured yet on ML-100K, so not on this page:\n"
         yield from missing
         yield ""
-    yield "On Yahoo!-R3 nothing was measured, as its licence keeps it from us; the command reads your own copy.\n"
+    yield "On Yahoo!-R3 nothing was measured: its licence keeps it from us; the command reads your copy.\n"
 
 
 def _answers(found: dict[str, Document]) -> Iterator[str]:

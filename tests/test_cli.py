@@ -561,3 +561,26 @@ def test_a_rate_without_a_denominator_gets_no_star() -> None:
 def test_labels_that_look_like_markup_are_printed_as_they_are() -> None:
     lines, _ = drawn([row("[bold]x[/bold]", 0.1)], 200)
     assert lines[2].startswith("[bold]x[/bold]  ")
+
+
+def test_data_split_writes_the_parts_of_a_log(tmp_path: Path) -> None:
+    file = write_log(LOG, tmp_path / "log.csv")
+    ended = evenhand("data", "split", file, "--out", tmp_path / "parts", "--to", "parquet", "--json")
+    assert ended.code == 0, ended.err
+    expected = LOG.split(test=0.2, validation=0.1)
+    assert ended.document["pairs"] == {name: len(part) for name, part in expected.parts().items()}
+    for name, part in expected.parts().items():
+        written = pq.read_table(tmp_path / "parts" / f"{name}.parquet")
+        assert written.num_rows == len(part)
+        assert set(zip(*(map(str, written[c].to_pylist()) for c in ("user", "item")), strict=True)) == set(
+            zip(*(map(str, part.to_table()[c].to_pylist()) for c in ("user", "item")), strict=True)
+        )
+    again = evenhand("data", "split", file, "--out", tmp_path / "parts")
+    assert again.code == 2
+    assert "--force" in again.err
+    wrong = evenhand("data", "split", file, "--out", tmp_path / "x", "--to", "xlsx")
+    assert wrong.code == 2
+    assert not (tmp_path / "x").exists()
+    two = evenhand("data", "split", file, "--out", tmp_path / "two", "--validation-share", "0", "--json")
+    assert sorted(two.document["pairs"]) == ["test", "train"]
+    assert sorted(p.name for p in (tmp_path / "two").iterdir()) == ["test.csv", "train.csv"]

@@ -115,6 +115,16 @@ def test_it_is_refused_and_nothing_stays(kind: str, tmp_path: Path, monkeypatch:
     assert [path.name for path in tmp_path.iterdir()] == ["inside"]
 
 
+def test_a_stated_size_beyond_the_limit_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "_MOST_BYTES", 100_000)
+    (tmp_path / "a.zip").write_bytes(HOSTILE["too large"][0])
+    with pytest.raises(InputError, match="more than 100,000 bytes"):
+        fetch.unpack(tmp_path / "a.zip", tmp_path / "content")
+    assert not (tmp_path / "content").exists()
+
+
 def test_a_sound_one_is_taken(tmp_path: Path) -> None:
     (tmp_path / "ml-100k.zip").write_bytes(SOUND)
     assert len(load_dataset("ml-100k", tmp_path / "ml-100k.zip", download=False)) == 2

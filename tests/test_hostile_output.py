@@ -20,8 +20,9 @@ from evenhand.audit.outlets import github_lines, junit
 from evenhand.audit.result import Finding
 from evenhand.cli import show
 from evenhand.data.write import write_table
-from evenhand.errors import InputError
+from evenhand.errors import InputError, unknown
 from evenhand.paper.reproduce.record import as_written, read_document
+from evenhand.ranking.ids import known_positions
 from evenhand.visible import LONGEST, json_text, one_line, visible
 from run_cli import evenhand, small_log, write_log
 from sample_audit import sample_audit
@@ -182,6 +183,17 @@ def test_names_that_are_markup_or_commands_are_audited(tmp_path: Path) -> None:
         assert "\x1b" not in text
         assert "\n::error::x" not in text
     assert "[/]" in ended.out
+
+
+def test_a_name_of_megabytes_is_not_compared_with_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compared(*_: object, **__: object) -> list[str]:
+        raise AssertionError("this takes minutes")
+
+    monkeypatch.setattr("evenhand.errors.get_close_matches", compared)
+    monkeypatch.setattr("evenhand.ranking.ids.get_close_matches", compared)
+    assert "unknown method" in str(unknown("method", "x" * 10_000_000, ["rns"]))
+    with pytest.raises(InputError, match="1 unknown user"):
+        known_positions(["x" * 10_000_000], pa.array(["a", "b"]), "user")
 
 
 # ---- what people write: gates, and documents that were changed by hand

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from evenhand.ranking.elsewhere import vectors_from
 from evenhand.ranking.folder import CONTENT
 from evenhand.ranking.model import load
 from evenhand.training.checkpoint import Checkpoints
@@ -103,6 +104,23 @@ def _json(random: Random, seeds: list[bytes]) -> bytes:
     return mutated(random, seeds) if random.random() < 0.3 else document(random, seeds[0])
 
 
+def _vectors(ending: str) -> Callable[[bytes, Path], object]:
+    """Vectors that another system wrote, for the users and items of a log."""
+
+    def read(data: bytes, folder: Path) -> None:
+        known = load(SEEDS / "model" / "vectors").known
+        if ending == "npz":
+            path = folder / "vectors.npz"
+            path.write_bytes(data)
+        else:
+            path = folder
+            (folder / "users.parquet").write_bytes(data)
+            (folder / "items.parquet").write_bytes((SEEDS / "vectors-parquet" / "users.parquet").read_bytes())
+        vectors_from(path, known).recommend(k=1)
+
+    return read
+
+
 def _checkpoint(data: bytes, folder: Path) -> None:
     name = f"00000001-{hashlib.sha256(data).hexdigest()}.safetensors"
     (folder / name).write_bytes(data)
@@ -133,5 +151,8 @@ TARGETS = (
     Target("model-counts", _folder("counts", "model.safetensors"), _tensors, weight=0.1),
     Target("model-users", _folder("vectors", "users.arrow"), _arrow("id"), weight=0.3),
     Target("model-known", _folder("sparse", "known.arrow"), _arrow("user", "item", "touched"), weight=0.3),
+    Target("model-blend", _folder("blend", "model.safetensors"), _tensors, weight=0.3),
+    Target("vectors-npz", _vectors("npz"), weight=0.5),
+    Target("vectors-parquet", _vectors("parquet"), weight=0.5),
     Target("checkpoint", _checkpoint, _checkpoints, weight=0.5),
 )

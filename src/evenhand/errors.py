@@ -3,6 +3,9 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+_LONGEST_NAME = 100
+"""Characters of a name that is compared with others; the time for that grows with their square."""
+
 
 class InputError(ValueError):
     """Something a person gave is wrong. The message is one sentence that says what, where, and what to do."""
@@ -27,6 +30,6 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     "unknown method 'auc-n'; did you mean 'auc-ns'? Known: auc-ns, rns."
     """
     names = sorted(known)
-    near = get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    near = get_close_matches(name.lower(), names, n=1, cutoff=0.5) if len(name) <= _LONGEST_NAME else []
     hint = f"did you mean '{near[0]}'? " if near else ""
     return InputError(f"unknown {kind} '{name}'; {hint}Known: {', '.join(names)}.")

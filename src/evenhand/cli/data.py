@@ -1,4 +1,4 @@
-"""`evenhand data`: which datasets there are, what is in one, and how to get it."""
+"""`evenhand data`: which datasets there are, what is in one, how to divide it, and how to get it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from evenhand.cli import options as opt
 from evenhand.cli.flatten import flattened
 
-app = typer.Typer(help="List, describe and fetch datasets.", no_args_is_help=True)
+app = typer.Typer(help="List, describe, split and fetch datasets.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -75,6 +75,51 @@ def describe(
     ):
         screen.print(f"{label:15} {value}", highlight=False)
     show.print_notes(screen, found.notes)
+
+
+@app.command("split")
+@flattened
+def split(
+    data: opt.Data,
+    out: Annotated[str, typer.Option(help="Folder for train, validation and test.")],
+    reading: opt.Reading,
+    how: Annotated[str, typer.Option("--split", help="random, per-user, leave-last-out or time.")] = "random",
+    test: Annotated[float, typer.Option("--test-share", help="Share of the pairs in test.")] = 0.2,
+    validation: Annotated[
+        float, typer.Option("--validation-share", help="Share in validation; 0 writes no such file.")
+    ] = 0.1,
+    split_seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
+    form: Annotated[str, typer.Option("--to", help="parquet, csv or tsv.")] = "csv",
+    force: opt.Force = False,
+    json: opt.Json = False,
+    data_dir: opt.DataDir = None,
+) -> None:
+    """Divide a log into files of train, validation and test, to judge any recommender on."""
+    from pathlib import Path
+
+    from evenhand.cli import inputs, show
+    from evenhand.data.write import ENDINGS, write_table
+    from evenhand.errors import unknown
+    from evenhand.ranking.place import check_folder, new_folder
+
+    if f".{form}" not in ENDINGS:
+        raise unknown("form of a table", form, [ending.lstrip(".") for ending in ENDINGS])
+    check_folder(Path(out), force)
+    log = inputs.read_file_or_name(data, data_dir, reading)
+    made = log.split(test=test, validation=validation, seed=split_seed, how=how)
+    parts = {name: part for name, part in made.parts().items() if len(part) or name != "validation"}
+    files = [f"{name}.{form}" for name in parts]
+    with new_folder(out, files, force=force) as place:
+        for file, part in zip(files, parts.values(), strict=True):
+            write_table(part.to_table(), place / file)
+    sizes = {name: len(part) for name, part in parts.items()}
+    if json:
+        show.print_json({"folder": out, "split": made.description, "pairs": sizes})
+        return
+    screen = show.console()
+    show.print_notes(screen, [f"split {made.description}", *log.notes, *made.notes])
+    told = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
+    show.print_sentence(screen, f"Written to {out}/: {', '.join(files)} (pairs: {told}).")
 
 
 @app.command("fetch")

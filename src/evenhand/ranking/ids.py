@@ -18,6 +18,8 @@ from evenhand.errors import InputError
 _SHOWN = 10
 _COMPARED = 50_000
 """Ids among which a near one is looked for; comparing more would take seconds."""
+_LONGEST = 100
+"""Characters of an id that is compared with others, for the same reason."""
 
 
 def as_ids(given: Any, kind: str) -> pa.Array:
@@ -70,7 +72,7 @@ def listed(values: Iterable[Any]) -> str:
 
 def _near(text: str, ids: pa.Array) -> str:
     """The end of the sentence: ids spelled alike; none for integers, which have no likeness."""
-    if not pa.types.is_string(ids.type):
+    if not pa.types.is_string(ids.type) or len(text) > _LONGEST:
         return "."
     if len(ids) > _COMPARED:
         ids = ids.filter(pc.starts_with(ids, text[:2], ignore_case=True))[:_COMPARED]
