@@ -177,10 +177,9 @@ def _load_parquet(path: Path, columns: Sequence[Column]) -> Loaded:
         names = [schema.names[place] for place in chosen.values()]
         with pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
             in_file = [name for name in schema.names if name in names]
-            # Where a name holds a dot, Arrow hands out columns that nobody asked for.
-            batches = (batch.select(in_file) for batch in file.iter_batches(_ROWS, columns=in_file))
+            batches = file.iter_batches(_ROWS, columns=in_file)
             return _typed(batches, in_file, columns, label)
-    except (pa.ArrowException, OSError, KeyError, UnicodeError) as error:
+    except (pa.ArrowException, OSError, UnicodeError) as error:
         raise InputError(f"{label} cannot be read as a parquet file: {first_line_of(error)}.") from None
 
 
