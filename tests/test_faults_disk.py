@@ -120,6 +120,7 @@ class Trial:
         else:
             assert ended.code in (1, 2), (place, ended.err)
             assert [line for line in said if line.startswith(("evenhand: ", "Traceback"))] == said[-1:], place
+            assert said[-1].startswith("evenhand: cannot write "), place
             assert state.broken(files) == [], place
             assert set(self.old) <= set(now), place
             if self.old:

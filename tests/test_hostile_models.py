@@ -54,7 +54,7 @@ def arrow(path: Path, **columns: Any) -> bytes:
     return content
 
 
-@pytest.mark.parametrize("kind", ["vectors", "dense", "sparse", "counts"])
+@pytest.mark.parametrize("kind", ["vectors", "dense", "sparse", "counts", "blend"])
 def test_as_they_are_they_can_be_used(kind: str, tmp_path: Path) -> None:
     assert len(load(SEEDS / "model" / kind).recommend(k=1)) > 0
 
@@ -110,6 +110,10 @@ TENSORS: dict[str, tuple[str, dict[str, torch.Tensor]]] = {
     "weights of double width": (
         "sparse",
         {"indptr": torch.zeros(13).long(), "items": torch.zeros(0).int(), "weights": torch.zeros(0).double()},
+    ),
+    "a blend with complex weights": (
+        "blend",
+        {"weights": torch.zeros(1, dtype=torch.complex64), "0.counts.counts": torch.zeros(12).double()},
     ),
     "counts of another kind": ("counts", {"counts": torch.zeros(12).long()}),
 }

@@ -18,6 +18,7 @@ from evenhand.audit.files import save_audit, save_junit
 from evenhand.audit.gates import Judged, parse_gate
 from evenhand.audit.outlets import github_lines, junit
 from evenhand.audit.result import Finding
+from evenhand.audit.run import audit
 from evenhand.cli import show
 from evenhand.data.write import write_table
 from evenhand.errors import InputError, unknown
@@ -194,6 +195,21 @@ def test_a_name_of_megabytes_is_not_compared_with_others(monkeypatch: pytest.Mon
     assert "unknown method" in str(unknown("method", "x" * 10_000_000, ["rns"]))
     with pytest.raises(InputError, match="1 unknown user"):
         known_positions(["x" * 10_000_000], pa.array(["a", "b"]), "user")
+
+
+@pytest.mark.parametrize("k", ["1000000000", "9" * 30, "9" * 5000])
+def test_lists_of_any_length_are_not_made(k: str, tmp_path: Path) -> None:
+    log = write_log(small_log(), tmp_path / "log.csv")
+    write_table(pa.table({"user": [0, 1], "item": [1, 0], "rank": [1, 1]}), tmp_path / "lists.csv")
+    for command in (
+        ("audit", "--recs", tmp_path / "lists.csv"),
+        ("evaluate", tmp_path / "lists.csv", "--test", log),
+    ):
+        ended = evenhand(*command, "--train", log, "--k", k)
+        assert (ended.code, ended.err.count("\n")) == (2, 1)
+        assert "--k" in ended.err
+    with pytest.raises(InputError, match="up to 10,000"):
+        audit({"a": tmp_path / "lists.csv"}, log, k=10**9)
 
 
 # ---- what people write: gates, and documents that were changed by hand

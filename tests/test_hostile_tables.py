@@ -86,6 +86,14 @@ def test_deep_json_is_refused_before_arrow_follows_it(tmp_path: Path, open_: byt
     assert len(read_interactions(tmp_path / "log.jsonl")) == 2
 
 
+@pytest.mark.parametrize("start", [b"null", b" null{}", b"\n\nnull\n", b"\xef\xbb\xbfnull", b"[1]", b'"x"'])
+def test_a_line_that_is_no_object_is_refused(tmp_path: Path, start: bytes) -> None:
+    """Arrow ends the process where a file begins with null."""
+    assert "is not a JSON object" in refusal(tmp_path / "log.jsonl", start + b'\n{"user": 1, "item": 2}\n')
+    told = refusal(tmp_path / "log.jsonl", b'{"user": 1, "item": 2}\n\r\n' + start)
+    assert "is not a JSON object" in told
+
+
 def test_a_key_of_its_own_on_every_line_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = b"".join(b'{"user": %d, "item": %d, "k%d": 1}\n' % (n, n, n) for n in range(500))
     (tmp_path / "log.jsonl").write_bytes(lines)

@@ -19,7 +19,7 @@ from evenhand.methods import METHODS, Contender
 from evenhand.paper.published import cell
 from evenhand.paper.reproduce import Request, reproduce
 from evenhand.paper.reproduce import run as run_module
-from evenhand.paper.reproduce.fits import Finished, fit_batch
+from evenhand.paper.reproduce.fits import Finished, fit_batch, forget
 from evenhand.paper.reproduce.people import intervals
 from evenhand.paper.reproduce.recipes import DEFAULT_METHODS, Recipe, recipe, swept
 from evenhand.paper.reproduce.request import swept_values
@@ -190,6 +190,8 @@ def test_a_sweep_is_one_training_with_its_own_value_for_each_row(tmp_path: Path,
     for one, other in zip(together, alone, strict=True):
         assert one.entry["metrics"] == other.entry["metrics"]
     assert together[0].entry["metrics"] != together[1].entry["metrics"]
+    for batch in (rows, rows[:1], rows[1:]):
+        forget(batch, tmp_path, "cpu")
     assert list(tmp_path.iterdir()) == []
 
 

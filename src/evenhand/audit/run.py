@@ -18,7 +18,7 @@ from evenhand.audit.result import Audit, Exposure
 from evenhand.audit.slices import Slices
 from evenhand.audit.sweep import Progress, Swept, audience_of, sweep
 from evenhand.errors import InputError
-from evenhand.metrics.lists import count
+from evenhand.metrics.lists import LONGEST_LIST, count
 
 if TYPE_CHECKING:
     from evenhand.data.hot import HotRule
@@ -87,6 +87,8 @@ def _list_lengths(k: int | Iterable[int]) -> tuple[int, ...]:
     ks = list(k) if isinstance(k, Iterable) else [k]
     if not ks or any(not isinstance(n, int | np.integer) or n < 1 for n in ks):
         raise InputError(f"k must be one or more whole numbers from 1 up, not {k!r}.")
+    if max(ks) > LONGEST_LIST:
+        raise InputError(f"k may be up to {LONGEST_LIST:,}: nobody looks at longer lists.")
     return tuple(sorted({int(n) for n in ks}))
 
 

@@ -11,6 +11,7 @@ from evenhand.cli.options import Reading, Sampling, Splitting, Training
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split, given_split
 from evenhand.errors import InputError, unknown
+from evenhand.visible import one_line
 
 if TYPE_CHECKING:
     from evenhand.encoders import Encoder
@@ -105,7 +106,12 @@ def integers(text: str, what: str) -> tuple[int, ...]:
 
 def list_lengths(text: str) -> tuple[int, ...]:
     """The values of --k, ascending and once each."""
-    return tuple(sorted(set(integers(text, "--k"))))
+    from evenhand.metrics.lists import LONGEST_LIST
+
+    lengths = tuple(sorted(set(integers(text, "--k"))))
+    if lengths[-1] > LONGEST_LIST:
+        raise InputError(f"--k takes lengths up to {LONGEST_LIST:,}, not {one_line(lengths[-1], 30)}.")
+    return lengths
 
 
 def make_encoder(training: Training) -> Encoder:

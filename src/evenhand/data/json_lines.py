@@ -1,7 +1,7 @@
 """JSON lines into an Arrow table, once it is certain that Arrow can bear them.
 
 Arrow makes a column of every key in the file and follows brackets as deep as they go, so a few kilobytes
-could fill the memory or end the process. The text is looked at first; that costs less than parsing it.
+could fill the memory or end the process. The text is looked at first, which takes as long as parsing it.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ def _look_at(path: Path, label: str) -> None:
             if max(map(len, lines)) >= LONGEST:
                 place = done + next(n for n, line in enumerate(lines, 1) if len(line) >= LONGEST)
                 raise InputError(f"line {place} of {label} is longer than {LONGEST:,} bytes.")
+            if (stray := _not_an_object(chunk, lines)) is not None:
+                raise InputError(f"line {done + stray} of {label} is not a JSON object.")
             if _may_be_deep(chunk) and (deep := [n for n, line in enumerate(lines, 1) if _is_deep(line)]):
                 raise InputError(f"line {done + deep[0]} of {label} is nested more than {DEEPEST} deep.")
             keys |= _keys(chunk)
@@ -58,6 +60,18 @@ def _look_at(path: Path, label: str) -> None:
             _check_width(len(keys), done, size, label)
     if not size:
         raise InputError(f"{label} is empty.")
+
+
+def _not_an_object(chunk: bytes, lines: list[bytes]) -> int | None:
+    """The first line that begins as something else; Arrow dies of one that is `null`."""
+    if _objects(chunk) + lines.count(b"") == len(lines):
+        return None
+    begins = (line.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] for line in lines)
+    return next((place for place, sign in enumerate(begins, 1) if sign not in (b"", b"{")), None)
+
+
+def _objects(chunk: bytes) -> int:
+    return chunk.startswith(b"{") + chunk.count(b"\n{")
 
 
 def _keys(chunk: bytes) -> set[bytes]:
@@ -68,8 +82,7 @@ def _keys(chunk: bytes) -> set[bytes]:
 
 def _may_be_deep(chunk: bytes) -> bool:
     """Whether a line could have so many brackets; of lines that hold one object and no list none can."""
-    opened, objects = chunk.count(b"[") + chunk.count(b"{"), chunk.startswith(b"{") + chunk.count(b"\n{")
-    return opened - objects >= DEEPEST
+    return chunk.count(b"[") + chunk.count(b"{") - _objects(chunk) >= DEEPEST
 
 
 def _is_deep(line: bytes) -> bool:

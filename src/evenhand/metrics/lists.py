@@ -32,6 +32,10 @@ COLUMNS = (
 """What a table of recommendations holds; a rank or a score must be there."""
 
 
+LONGEST_LIST = 10_000
+"""Slots that may be asked for: each takes memory for every user, whether a list fills it or not."""
+
+
 @dataclass(frozen=True, eq=False)
 class Lists:
     """The lists of one seed: one row per recommendation, ordered by user and, within a user, best first."""

@@ -185,7 +185,8 @@ def _verify(folder: Path, checksums: Mapping[str, str]) -> None:
 def _check_shapes(folder: Path, model: AnyModel) -> None:
     """Tensors, ids and seeds must be as many as each other, whatever the checksums say."""
     if isinstance(model, BlendModel):
-        if not 0 < len(model.parts) == len(model.weights):
+        sound = all(type(weight) is float for weight in model.weights)
+        if not sound or not 0 < len(model.parts) == len(model.weights):
             raise InputError(f"{folder} is damaged: its weights do not match its parts.")
         for part in model.parts:
             _check_shapes(folder, part)
