@@ -17,8 +17,8 @@ from typing import Any
 from evenhand.errors import InputError
 from evenhand.visible import LONGEST, one_line, visible
 
-SECONDS = 10.0
-"""An input that takes longer counts as a hang."""
+SECONDS, PATIENCE = 10.0, 60.0
+"""Of CPU and by the clock: an input that takes longer counts as a hang, also on a busy machine."""
 ROOM = 2 << 30
 """Bytes of address space that inputs may take beyond what the process has when it starts."""
 
@@ -86,13 +86,16 @@ def _in_time() -> Iterator[None]:
     def late(*_: Any) -> None:
         raise HangError
 
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    limits = ((signal.SIGPROF, signal.ITIMER_PROF, SECONDS), (signal.SIGALRM, signal.ITIMER_REAL, PATIENCE))
+    before = [signal.signal(sign, late) for sign, _, _ in limits]
+    for _, timer, limit in limits:
+        signal.setitimer(timer, limit)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for (sign, timer, _), handler in zip(limits, before, strict=True):
+            signal.setitimer(timer, 0)
+            signal.signal(sign, handler)
 
 
 def limit_memory(room: int = ROOM) -> None:

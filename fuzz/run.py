@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from fuzz.judge import SECONDS, attempt, limit_memory, peak_bytes
+from fuzz.judge import PATIENCE, attempt, limit_memory, peak_bytes
 
 RAM = Path("/dev/shm")
 KINDS = ("accepted", "refused", "traceback", "hang", "memory", "outside", "died")
@@ -123,7 +123,7 @@ def _watched(process: subprocess.Popen[str], log: Path) -> str:
             now = log.stat().st_size if log.exists() else 0
             if now != last:
                 last, since = now, time.monotonic()
-            elif now and time.monotonic() - since > 3 * SECONDS:
+            elif now and time.monotonic() - since > 2 * PATIENCE:
                 process.kill()
 
 

@@ -115,6 +115,8 @@ TENSORS: dict[str, tuple[str, dict[str, torch.Tensor]]] = {
         "blend",
         {"weights": torch.zeros(1, dtype=torch.complex64), "0.counts.counts": torch.zeros(12).double()},
     ),
+    "counts beyond all bounds": ("counts", {"counts": torch.full((12,), 1e300, dtype=torch.float64)}),
+    "counts below nothing": ("counts", {"counts": torch.full((12,), -1.0, dtype=torch.float64)}),
     "counts of another kind": ("counts", {"counts": torch.zeros(12).long()}),
 }
 

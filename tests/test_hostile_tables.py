@@ -94,12 +94,20 @@ def test_a_line_that_is_no_object_is_refused(tmp_path: Path, start: bytes) -> No
     assert "is not a JSON object" in told
 
 
-def test_a_key_of_its_own_on_every_line_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = b"".join(b'{"user": %d, "item": %d, "k%d": 1}\n' % (n, n, n) for n in range(500))
+@pytest.mark.parametrize("key", [b"k%d", b"\\u006b%d", b'%d\\"'])
+def test_a_key_of_its_own_on_every_line_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: bytes
+) -> None:
+    lines = b"".join(b'{"user": %d, "item": %d, "%s": 1}\n' % (n, n, key % n) for n in range(500))
     (tmp_path / "log.jsonl").write_bytes(lines)
     assert len(read_interactions(tmp_path / "log.jsonl")) == 500
     monkeypatch.setattr(json_lines, "MOST_CELLS", 1000)
     assert "has 502 different keys in 500 lines" in refusal(tmp_path / "log.jsonl")
+
+
+def test_a_byte_order_mark_and_empty_lines_do_no_harm(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_bytes(b'\xef\xbb\xbf{"user": 1, "item": 2}\n\r\n  {"user": 2, "item": 3}')
+    assert len(read_interactions(tmp_path / "log.jsonl")) == 2
 
 
 @pytest.mark.parametrize(
@@ -156,6 +164,16 @@ def test_ids_of_datasets_that_are_no_64_bit_numbers_are_refused(tmp_path: Path, 
     for reader in (movielens_100k_titles, movielens_1m_titles, adjacency):
         with pytest.raises(InputError, match="line 1: expected"):
             reader(tmp_path)
+
+
+def test_empty_lines_between_users_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each cost as much as a user, so that half a megabyte of them took ten seconds."""
+    for name in ("train.txt", "test.txt"):
+        (tmp_path / name).write_bytes(b"0 1 2\n" + b"\n" * 1000 + b"3 4\n")
+    lines = []
+    monkeypatch.setattr("evenhand.data.layouts.np.repeat", lambda ids, n: lines.append(n) or ids.repeat(n))
+    assert adjacency(tmp_path).log.items.tolist() == [1, 2, 4]
+    assert len(lines) == 4
 
 
 def test_an_empty_matrix_is_told_without_a_warning(tmp_path: Path) -> None:

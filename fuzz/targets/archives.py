@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from unittest.mock import patch
 
 from evenhand.data import fetch, layouts
 from evenhand.data.named import load_dataset
@@ -71,15 +72,14 @@ def _zip(random: Random, seeds: list[bytes]) -> bytes:
 def _layout(name: str, file: str) -> Callable[[bytes, Path], object]:
     def read(data: bytes, folder: Path) -> None:
         (folder / file).write_bytes(data)
-        if name == "coat":
-            layouts.COAT_SHAPE = (3, 4)
         for twin in ("test.txt", "test.ascii"):
             (folder / twin).write_bytes(data)
         if name.startswith("titles"):
             reader = layouts.movielens_100k_titles if name == "titles-100k" else layouts.movielens_1m_titles
             reader(folder).to_pylist()
             return
-        found = layouts.coat(folder) if name == "coat" else layouts.adjacency(folder)
+        with patch.object(layouts, "COAT_SHAPE", (3, 4)):
+            found = layouts.coat(folder) if name == "coat" else layouts.adjacency(folder)
         found.log.interactions().to_table().to_pylist()
 
     return read

@@ -31,8 +31,7 @@ def visible(text: object, longest: int | None = None) -> str:
 
 def one_line(message: object, longest: int = LONGEST) -> str:
     """A message as one sentence of readable length: its line ends become blanks."""
-    # Blanks are joined in a piece only: splitting what nobody is shown could take minutes.
-    return visible(" ".join(str(message)[: 2 * longest].split()), longest)
+    return visible(" ".join(str(message).split()), longest)
 
 
 def json_text(document: Any) -> str:

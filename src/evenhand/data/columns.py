@@ -141,7 +141,7 @@ def faults_told(label: str) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except (pa.ArrowException, OSError, EOFError, UnicodeError, OverflowError, zlib.error) as error:
+    except (pa.ArrowException, OSError, EOFError, UnicodeError, zlib.error) as error:
         raise InputError(f"{label} cannot be read: {first_line_of(error)}.") from error
 
 

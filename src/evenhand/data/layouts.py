@@ -205,6 +205,8 @@ def _adjacency(path: Path) -> Ratings:
                 raise InputError(
                     f"'{path}', line {number}: expected a user and its items, all whole numbers."
                 )
+            if not words:
+                continue
             ids = np.array(words, dtype="S").astype(np.int64)
             users.append(np.repeat(ids[:1], max(0, len(ids) - 1)))
             items.append(ids[1:])

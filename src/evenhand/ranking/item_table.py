@@ -22,6 +22,10 @@ _CHUNK_TERMS = 2**22
 """Weights summed up together: about 100 MB with their indices."""
 
 
+_MOST = 2**53
+"""Up to here a float64 can count."""
+
+
 class ItemTable(ABC):
     """What an item says about the others."""
 
@@ -162,7 +166,11 @@ class CountTable(ItemTable):
         return cls(tensors["counts"])
 
     def fits(self, n_items: int) -> bool:
-        return self.counts.shape == (n_items,) and self.counts.dtype == torch.float64
+        return (
+            self.counts.shape == (n_items,)
+            and self.counts.dtype == torch.float64
+            and bool(((self.counts >= 0) & (self.counts <= _MOST)).all())
+        )
 
 
 TABLES: Mapping[str, type[ItemTable]] = {table.kind: table for table in (DenseTable, SparseTable, CountTable)}
