@@ -32,7 +32,7 @@ SHORT = {
     "auc-ns lightgcn": "auc-ns:ecdf=64",
     "bc-loss mf": "bc-loss:warm_up=2",
     "bc-loss lightgcn": "bc-loss:warm_up=2",
-    "blend": "blend:parts=ease+als",
+    "blend": "blend:parts=ease+als:shares=1+1",
 }
 """Runs whose method is asked for otherwise than by its name, to save time or to learn in so few epochs."""
 TOLERANCE = {
