@@ -54,8 +54,8 @@ WORKS = [
     Work("audit", f"audit {LISTS} --out {{out}}/r.html",
          older=f"audit {LISTS} --hot 0.5 --out {{out}}/r.html"),
 ]  # fmt: skip
-KEPT = (".checkpoints", ".work", ".json.partial")
-"""What a failed run may leave for the next one, which uses it or writes over it."""
+KEPT = (".checkpoints", ".work")
+"""What a failed run may leave for the next one."""
 works = pytest.mark.parametrize("work", WORKS, ids=lambda work: work.name)
 
 

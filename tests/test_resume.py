@@ -516,6 +516,8 @@ def checkpoints_in(folder: Path) -> bool:
 def test_ctrl_c_stops_train_politely_and_resume_completes_it(tmp_path: Path, log: Path) -> None:
     command = ("train", log, "--method", "auc-ns:alpha=auto", *LONG)
     out = tmp_path / "model"
+    warm = evenhand(*command, "--epochs", 1, "--out", tmp_path / "warm")  # or the first would be done by then
+    assert warm.code == 0, warm.err
     with started(*command, "--out", out) as process:
         wait_for(lambda: checkpoints_in(out / ".checkpoints"), process)
         second = evenhand(*command, "--out", out, "--resume")

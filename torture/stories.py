@@ -15,9 +15,9 @@ from torture.works import Work
 
 Run = Callable[[Life, Path, float | None], Death]
 
-LEFT = re.compile(r"tables/\.work.*|search/trials\.log\.lock.*|[a-z]+/\.checkpoints\.old.*")
-"""A working folder that stays; Optuna's lock, if it is killed while it lets go of it; and the checkpoints of
-a finished run that is killed while it removes them, until the next run in that folder."""
+LEFT = re.compile(r"tables/\.work.*|[a-z]+/\.checkpoints\.old.*")
+"""A working folder that stays, and the checkpoints of a finished run that is killed while it removes them,
+until the next run in that folder."""
 
 
 @dataclass

@@ -74,6 +74,7 @@ def trials_at_once(text: str) -> SideBySide:
 def search_folder(out: str, force: bool, local: bool) -> Iterator[Path]:
     """Yields the file for the trials. A search that is in the folder goes on, or with force begins anew."""
     from evenhand.experiments.output import check_folder
+    from evenhand.training.checkpoint import one_process
 
     folder = Path(out)
     own = any((folder / name).exists() for name in _OWN)
@@ -81,8 +82,10 @@ def search_folder(out: str, force: bool, local: bool) -> Iterator[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if force and local:
-            for name in _OWN:
-                (folder / name).unlink(missing_ok=True)
+            with one_process(folder):
+                for name in _OWN:
+                    (folder / name).unlink(missing_ok=True)
+            folder.mkdir(exist_ok=True)
     except OSError as problem:
         raise InputError(f"cannot write to {folder}: {problem.strerror}.") from problem
     try:

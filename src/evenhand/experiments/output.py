@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,12 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from evenhand.data.whole import whole_file
 from evenhand.data.write import write_table
 from evenhand.errors import InputError
 from evenhand.experiments.compare import CompareResult
 from evenhand.experiments.configuration import configuration
 from evenhand.experiments.tune import TuneResult
-from evenhand.training.checkpoint import one_process
+from evenhand.training.checkpoint import discard, one_process
 
 CHECKPOINTS = ".checkpoints"
 """Where an unfinished run keeps its checkpoints, in its own folder."""
@@ -56,9 +56,9 @@ def run_folder(folder: Path | None, force: bool, resume: bool) -> Iterator[Path 
     with one_process(folder):
         check_folder(folder, force, resume)  # again: another process may have finished here meanwhile
         if not resume:
-            shutil.rmtree(checkpoints, ignore_errors=True)
+            discard(checkpoints)
         yield checkpoints
-        shutil.rmtree(checkpoints, ignore_errors=True)
+        discard(checkpoints)
 
 
 def write_comparison(result: CompareResult, folder: Path, origin: dict[str, Any]) -> dict[str, pa.Table]:
@@ -97,6 +97,5 @@ def _in_one(lists: dict[str, pa.Table]) -> pa.Table:
 
 def _write_json(path: Path, document: Any) -> None:
     """Whole or not at all: a reader never sees half a file."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    with whole_file(path) as partial:
+        partial.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")

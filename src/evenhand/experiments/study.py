@@ -198,11 +198,11 @@ def _opened(storage: str | Path | None, where: str) -> Iterator[Any]:
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 
-    lock = storage.with_name(storage.name + ".lock")
     with one_process(storage.parent):
         with storage_errors(where, InputError):
             _mend(storage)
-            lock.unlink(missing_ok=True)  # a killed process may have left it, and no other one works here
+            for left in storage.parent.glob(f"{storage.name}.lock*"):
+                left.unlink()  # a killed process left it, and no other one works here
             file = str(storage)
             opened = JournalStorage(JournalFileBackend(file, lock_obj=JournalFileOpenLock(file)))
         yield opened
