@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import evenhand as eh
@@ -60,6 +60,7 @@ def test_popular_counts_train_users_and_breaks_ties_by_index() -> None:
 
 
 @given(seed=st.integers(0, 1000), neighbours=st.integers(1, 20), shrink=st.sampled_from([0, 1.5, 10]))
+@example(seed=304, neighbours=6, shrink=0)  # has two likenesses that are equal but not by the same numbers
 @settings(max_examples=40, deadline=None)
 def test_itemknn_is_the_dense_formula(seed: int, neighbours: int, shrink: float) -> None:
     log = random_log(seed)

@@ -29,11 +29,12 @@ class ItemKNN(Rival):
         check_number("shrink", self.shrink, zero=True)
 
     def fit(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> FittedItems:
-        root = torch.from_numpy(train.popularity).float().sqrt()
+        # In double precision, so that likenesses that are equal on paper are so here, and ties go by index.
+        root = torch.from_numpy(train.popularity).double().sqrt()
 
         def similarity(items: np.ndarray) -> Tensor:
             shared = cooccurrences(train, items)
-            likeness = shared / (root[items, None] * root + self.shrink)
+            likeness = (shared / (root[items, None] * root + self.shrink)).float()
             likeness[shared == 0] = -torch.inf
             likeness[torch.arange(len(items)), torch.from_numpy(items)] = -torch.inf
             return likeness
