@@ -111,9 +111,9 @@ TENSORS: dict[str, tuple[str, dict[str, torch.Tensor]]] = {
         "sparse",
         {"indptr": torch.zeros(13).long(), "items": torch.zeros(0).int(), "weights": torch.zeros(0).double()},
     ),
-    "a blend with complex weights": (
+    "a blend with weights that are truth values": (
         "blend",
-        {"weights": torch.zeros(1, dtype=torch.complex64), "0.counts.counts": torch.zeros(12).double()},
+        {"weights": torch.zeros(1).bool(), "0.counts.counts": torch.zeros(12).double()},
     ),
     "counts beyond all bounds": ("counts", {"counts": torch.full((12,), 1e300, dtype=torch.float64)}),
     "counts below nothing": ("counts", {"counts": torch.full((12,), -1.0, dtype=torch.float64)}),

@@ -105,7 +105,7 @@ def _frame(data: bytes, folder: Path) -> None:
         given = pa.ipc.open_stream(data).read_all()
         given.validate(full=True)
         given.to_pylist()
-    except (pa.ArrowException, OSError, ValueError, OverflowError):
+    except (pa.ArrowException, OSError, LookupError, ValueError, OverflowError):
         return  # no program can hold such a table
     log = read_interactions(given)
     describe(log)
