@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,36 +10,14 @@ from typing import Any
 import pytest
 
 from evenhand.audit.report import write_report
+from in_browser import HOSTILE, Open, chromium, opening
 from sample_audit import bare_audit, sample_audit, sample_story
-
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="playwright is not installed; no browser tests"
-)
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-HOSTILE = '</script><script>document.title="owned"</script><img src="http://127.0.0.1/x" onerror="alert(1)">'
-Open = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium without a window; where there is none, these tests skip."""
-    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if path is None:
-        pytest.skip(f"no browser found ({', '.join(BROWSERS)}): install one to test the report in it")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=path, args=list(FLAGS))
-        yield browser
-        browser.close()
+    with chromium() as one:
+        yield one
 
 
 @pytest.fixture(scope="module")
@@ -59,25 +36,8 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture
 def open_report(browser: Any, reports: dict[str, Path]) -> Iterator[Open]:
-    """Opens a report from disk; at the end nothing may have been fetched, and nothing complained."""
-    asked, complaints, contexts = [], [], []
-
-    def open_one(name: str = "whole", width: int = 1200, scheme: str = "light") -> Any:
-        context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
-        page.goto(reports[name].as_uri())
-        return page
-
-    yield open_one
-    for context in contexts:
-        context.close()
-    assert set(asked) <= {path.as_uri() for path in reports.values()}
-    assert complaints == []
+    with opening(browser, reports) as open_one:
+        yield open_one
 
 
 def names_in_order(page: Any) -> list[str]:

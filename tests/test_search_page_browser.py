@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,21 +10,14 @@ from typing import Any
 import pytest
 
 from evenhand.audit.report.search_page import write_search_page
+from in_browser import HOSTILE, Open, chromium, opening
 from sample_search import bare_search, sample_search
-from test_report_browser import BROWSERS, FLAGS, HOSTILE, playwright
-
-Open = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if path is None:
-        pytest.skip(f"no browser found ({', '.join(BROWSERS)}): install one to test the page in it")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=path, args=list(FLAGS))
-        yield browser
-        browser.close()
+    with chromium() as one:
+        yield one
 
 
 @pytest.fixture(scope="module")
@@ -43,25 +35,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture
 def open_page(browser: Any, pages: dict[str, Path]) -> Iterator[Open]:
-    """Opens a page from disk; at the end nothing may have been fetched, and nothing complained."""
-    asked, complaints, contexts = [], [], []
-
-    def open_one(name: str = "whole", width: int = 1200, scheme: str = "light") -> Any:
-        context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
-        page.goto(pages[name].as_uri())
-        return page
-
-    yield open_one
-    for context in contexts:
-        context.close()
-    assert set(asked) <= {path.as_uri() for path in pages.values()}
-    assert complaints == []
+    with opening(browser, pages) as open_one:
+        yield open_one
 
 
 def order(page: Any) -> list[str]:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from evenhand.data.hot import HotRule
-from evenhand.data.splits import Split
-from evenhand.errors import InputError, RunError, StoppedError
+from evenhand.data.splits import Split, held_out_share
+from evenhand.errors import RunError, StoppedError
 from evenhand.experiments.goals import Goal, parse_goals
 from evenhand.experiments.setup import Setup
 from evenhand.experiments.trial import Verdict
@@ -103,12 +103,7 @@ def tuning_split(split: Split) -> Split:
     """Train and validation alone; where there is no validation part, a tenth of train becomes one."""
     train, validation, notes = split.train, split.validation, split.notes
     if validation is None or not len(validation):
-        held_out = np.zeros(len(train), dtype=bool)
-        drawn = np.argsort(np.random.PCG64(0).random_raw(len(train)), kind="stable")
-        held_out[drawn[: round(HELD_OUT * len(train))]] = True
-        if not held_out.any():
-            raise InputError(f"{len(train):,} training pairs are too few to hold some out for a search.")
-        validation, train = train.take(held_out), train.take(~held_out)
+        train, validation = held_out_share(train, HELD_OUT)
         notes = (*notes, "The search held out 10 % of train, which the final fit has again.")
     nothing = train.take(np.zeros(len(train), dtype=bool))
     return Split(train, validation, nothing, split.description, notes)

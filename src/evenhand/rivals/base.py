@@ -21,6 +21,7 @@ from evenhand.ranking.item_table import ItemTable
 from evenhand.ranking.model import Model
 from evenhand.ranking.recommender import list_table
 from evenhand.ranking.topk import top_by
+from evenhand.training.progress import OnEpoch
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,12 @@ class Rival(ABC):
     @abstractmethod
     def fit(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> Fitted:
         """Learn from the pairs of `train`; ratings and times are not looked at."""
+
+    def fit_in_steps(
+        self, train: Interactions, seed: int, device: str | torch.device, on_step: OnEpoch | None
+    ) -> Fitted:
+        """The same; a rival that takes several steps tells `on_step` how many are done."""
+        return self.fit(train, seed, device)
 
 
 class Fitted(ABC):

@@ -46,8 +46,8 @@ DENSE_UP_TO = 20_000
 """Items beyond which a weight for every pair of them is too much, and itemknn stands in for ease."""
 GRAPH_UP_TO = {"cpu": 200_000, "cuda": 50_000_000}
 """Pairs up to which LightGCN is worth its time; beyond, MF."""
-ENCODERS: Mapping[str, Encoder] = {"mf": MF(dim=64), "lightgcn": LightGCN(dim=64, layers=1)}
-TRAINING: Mapping[str, Settings] = {
+_ENCODERS: Mapping[str, Encoder] = {"mf": MF(dim=64), "lightgcn": LightGCN(dim=64, layers=1)}
+_TRAINING: Mapping[str, Settings] = {
     "mf": Settings(epochs=200, batch=1024, patience=8),
     "lightgcn": Settings(epochs=150, batch=1024, weight_decay=3e-5, patience=8),
 }
@@ -105,14 +105,12 @@ class Blend(Rival):
             )
         return shares
 
-    def fit(
-        self,
-        train: Interactions,
-        seed: int = 0,
-        device: str | torch.device = "cpu",
-        on_step: OnEpoch | None = None,
+    def fit(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> FittedBlend:
+        return self.fit_in_steps(train, seed, device, None)
+
+    def fit_in_steps(
+        self, train: Interactions, seed: int, device: str | torch.device, on_step: OnEpoch | None
     ) -> FittedBlend:
-        """As every rival; `on_step` is told how many of the fits are done."""
         where = torch.device(device)
         rest, held = held_out_share(train, HELD_OUT)
         judge = _Judge(rest, held)
@@ -165,11 +163,11 @@ def _closed(rival: Rival, seed: int, device: torch.device) -> _Maker:
 def _trained(method: str, encoder: str, seed: int, device: torch.device) -> _Maker:
     def make(pairs: Interactions, held: Interactions | None, epochs: int) -> tuple[Part, int]:
         nothing = pairs.take(np.zeros(len(pairs), dtype=bool))
-        settings = TRAINING[encoder]
+        settings = _TRAINING[encoder]
         if held is None:
             settings = replace(settings, epochs=epochs)
         split = Split(pairs, held, nothing, "a part of a blend", ())
-        fitted = train(split, ENCODERS[encoder], method, [seed], settings, device=str(device), ks=(1,))
+        fitted = train(split, _ENCODERS[encoder], method, [seed], settings, device=str(device), ks=(1,))
         return fitted.model, fitted.epochs[0]
 
     return make

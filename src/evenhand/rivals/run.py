@@ -18,7 +18,6 @@ from evenhand.methods import assigned, wrong_types_told
 from evenhand.ranking.topk import Score
 from evenhand.rivals import RIVALS
 from evenhand.rivals.base import Fitted, Rival
-from evenhand.rivals.blend import Blend
 from evenhand.training.progress import OnEpoch
 from evenhand.training.selection import STOPPING_K, Evaluator, Results
 from evenhand.training.settings import ProtocolName
@@ -98,9 +97,7 @@ def fit_rival(
     """
     began = time.perf_counter()
     fitted = tuple(
-        rival.fit(split.train, seed, device, on_step)
-        if isinstance(rival, Blend)
-        else rival.fit(split.train, seed, device)
+        rival.fit_in_steps(split.train, seed, device, on_step)
         for seed in (seeds if rival.seeded else seeds[:1])
     )
     seconds = time.perf_counter() - began
