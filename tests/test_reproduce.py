@@ -6,6 +6,7 @@ All data are generated, in the layouts of the data sets whose names they bear.
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,20 @@ import numpy as np
 import pytest
 
 from evenhand.data.layouts import YAHOO_TEST, YAHOO_TRAIN
-from evenhand.data.splits import Split
+from evenhand.data.splits import Split, held_out_share
 from evenhand.errors import InputError, RunError, StoppedError
 from evenhand.methods import METHODS, Contender
 from evenhand.paper.published import cell
 from evenhand.paper.reproduce import Request, reproduce
 from evenhand.paper.reproduce import run as run_module
-from evenhand.paper.reproduce.fits import Finished, fit_batch, forget
+from evenhand.paper.reproduce.fits import HELD_OUT, Finished, epochs_until, fit_batch, forget
 from evenhand.paper.reproduce.people import intervals
 from evenhand.paper.reproduce.recipes import DEFAULT_METHODS, Recipe, recipe, swept
 from evenhand.paper.reproduce.request import swept_values
 from evenhand.paper.reproduce.source import load_part
 from evenhand.paper.reproduce.table import Pair, grids, markdown
 from evenhand.rivals import EASE
+from evenhand.training.run import train
 from run_cli import Ended, evenhand
 
 FAST = ("--epochs", 2, "--seeds", 2, "--device", "cpu")
@@ -409,3 +411,42 @@ def test_intervals_over_users_are_kept_though_the_users_are_gone(tmp_path: Path,
     assert found[0]["low"] <= found[0]["difference"] <= found[0]["high"]
     assert intervals(tmp_path / "nowhere", ["auc-ns", "ease"], found) == found
     assert (tmp_path / ".work" / ".gitignore").read_text() == "*\n"
+
+
+def test_until_finds_the_number_of_epochs_on_a_tenth_of_train(split: Split, tmp_path: Path) -> None:
+    """One seed on nine tenths says how long; all seeds then train that long on everything."""
+    request = Request("overall", seeds=2, epochs=40, until=2)
+    outcome = reproduce(request, split, ["rns"], tmp_path, device="cpu")
+    entry = outcome.record.entries["rns"]
+    found = entry["epochs_found"]
+    assert 3 <= found < 40
+    assert "--until 2" in entry["command"]
+    assert len(entry["chosen_epochs"]) == 2
+    assert max(entry["chosen_epochs"]) <= found
+    longer = reproduce(Request("overall", seeds=2, epochs=40, until=9), split, ["rns"], tmp_path / "b")
+    assert longer.record.entries["rns"]["epochs_found"] > found
+
+
+def test_until_asks_precision_of_the_part_that_was_held_out(split: Split, tmp_path: Path) -> None:
+    request = Request("overall", seeds=1, epochs=30, until=3)
+    one = recipe(request, "rns")
+    found = epochs_until(one, request, split, tmp_path, "cpu")
+    rest, held = held_out_share(split.train, HELD_OUT)
+    longer = train(
+        Split(rest, held, held.take(np.zeros(len(held), dtype=bool)), "by hand"),
+        one.encoder,
+        one.entrant.sampler,
+        [0],
+        replace(one.settings, patience=None, epochs=found),
+        device="cpu",
+        stop_on=("precision", 5),
+    )
+    seen = [record["metrics"]["precision@5"][0] for record in longer.history]
+    assert int(np.argmax(seen)) == found - 1 - 3
+
+
+def test_until_is_for_the_paper_protocol() -> None:
+    with pytest.raises(InputError, match="stops on validation anyway"):
+        Request("overall", protocol="honest", until=5)
+    with pytest.raises(InputError, match="from 1 on, not 0"):
+        Request("overall", until=0)

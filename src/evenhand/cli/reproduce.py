@@ -48,6 +48,12 @@ class Running:
         str, typer.Option(help="paper: its table. released: its code. tuned: ours, for each method.")
     ] = "paper"
     epochs: Annotated[int | None, typer.Option(help="Epochs at most, else as in the settings.")] = None
+    until: Annotated[
+        int | None,
+        typer.Option(
+            help="Find the number of epochs: until so many bring no rise on a tenth of train."
+        ),
+    ] = None
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto"
     data_dir: Annotated[
         str | None,
@@ -148,9 +154,8 @@ def _request(part: str, running: Running, ks: tuple[int, ...]) -> Request:
 
     resolve_device(running.device)
     chosen: dict[str, Any] = {"protocol": running.protocol, "settings": running.settings}
-    return Request(
-        part, running.dataset, running.encoder, running.seeds, **chosen, ks=ks, epochs=running.epochs
-    )
+    chosen |= {"ks": ks, "epochs": running.epochs, "until": running.until}
+    return Request(part, running.dataset, running.encoder, running.seeds, **chosen)
 
 
 def _run(table: str, request: Request, asked: Sequence[str], out: str, running: Running, json: bool) -> None:

@@ -121,12 +121,13 @@ def train(
     resume: bool = False,
     start: tuple[Tensor, Tensor] | None = None,
     objective: Objective | None = None,
+    stop_on: tuple[str, int] = ("ndcg", STOPPING_K),
 ) -> Fit:
     """Train and judge under a protocol; see `fit` for the arguments.
 
     With a folder for `checkpoints`, `resume` goes on from the newest one there: the result is, on a CPU to
     the last bit, that of a run that was never interrupted. `start` are tables to begin with instead of
-    random ones (nan rows stay random).
+    random ones (nan rows stay random). `stop_on` is what the honest protocol chooses and stops on.
 
     Settings in a list belong to one replica each and may differ in lr and weight_decay. Where they or the
     samplers are given so, a seed may come more than once: the same draws under other parameters.
@@ -135,7 +136,8 @@ def train(
         raise InputError(f"training needs a split, not {type(split).__name__}; make one with data.split().")
     if protocol not in ("honest", "paper"):
         raise unknown("protocol", protocol, ("honest", "paper"))
-    if max(ks) > split.train.n_items:
+    # Without a test part, as in an update or a refit, no lists are judged.
+    if (len(split.test) or protocol == "paper") and max(ks) > split.train.n_items:
         raise InputError(f"k = {max(ks)} is more than the catalogue's {split.train.n_items:,} items.")
     where = resolve_device(device)
     settings = settings or Settings()
@@ -167,7 +169,7 @@ def train(
     if start is not None:
         loop.start_from(start)
     common = loop.settings
-    selection, evaluator = _select(split, protocol, common, hot_mask, ks, len(numbers))
+    selection, evaluator = _select(split, protocol, common, hot_mask, ks, len(numbers), stop_on)
     identity = {
         "data": {name: fingerprint(part) for name, part in split.parts().items()},
         "encoder": describe_encoder(encoder),
@@ -176,7 +178,7 @@ def train(
         "objective": repr(objective),
         "settings": asdict(common) if len(set(each)) == 1 else [asdict(one) for one in each],
         "seeds": list(numbers),
-        "protocol": [protocol, list(ks), rule.describe()],
+        "protocol": [protocol, list(ks), rule.describe(), list(stop_on)],
         "device": where.type,
         "start": "random" if start is None else "given tables",
         "versions": {"evenhand": evenhand.__version__, "torch": str(torch.__version__)},
@@ -308,6 +310,7 @@ def _select(
     hot: np.ndarray,
     ks: tuple[int, ...],
     replicas: int,
+    stop_on: tuple[str, int],
 ) -> tuple[Selection, Evaluator | None]:
     if protocol == "paper":
         if settings.eval_users is not None:
@@ -317,9 +320,10 @@ def _select(
         return BestTest(replicas, ks), Evaluator(split.test, split.train, hot, ks)
     if split.validation is None or not len(split.validation):
         return LastEpoch(replicas), None
-    stopping = min(STOPPING_K, split.train.n_items)
+    metric, k = stop_on
+    stopping = min(k, split.train.n_items)
     return (
-        BestValidation(replicas, settings.patience, stopping),
+        BestValidation(replicas, settings.patience, stopping, metric),
         Evaluator(
             split.validation, split.train, hot, (stopping,), sample=settings.eval_users or JUDGED_UP_TO
         ),

@@ -146,15 +146,17 @@ class Selection(ABC):
 
 
 class BestValidation(Selection):
-    """Best NDCG@10 on validation; a replica that has not improved for `patience` epochs is done."""
+    """Best on validation, by NDCG@10 unless told; a replica without a rise for `patience` epochs is done."""
 
-    def __init__(self, replicas: int, patience: int | None, k: int = STOPPING_K) -> None:
+    def __init__(
+        self, replicas: int, patience: int | None, k: int = STOPPING_K, metric: str = "ndcg"
+    ) -> None:
         super().__init__(replicas)
-        self.patience, self.k = patience, k
+        self.patience, self.k, self.metric = patience, k, metric
         self.done = np.zeros(replicas, dtype=bool)
 
     def measure(self, scored: Sequence[dict[int, UserMetrics]]) -> np.ndarray:
-        return np.array([one[self.k].mean("ndcg") for one in scored])
+        return np.array([one[self.k].mean(self.metric) for one in scored])
 
     def see(self, epoch: int, scored: Sequence[dict[int, UserMetrics]], tensors: Sequence[Tensor]) -> None:
         value = self.measure(scored)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from evenhand.data.hot import HotRule
-from evenhand.data.splits import Split
+from evenhand.data.splits import Split, held_out_share
 from evenhand.experiments.entrants import Outcome
 from evenhand.methods import Contender
 from evenhand.metrics.statistics import summarise
@@ -30,6 +30,8 @@ from evenhand.training.selection import Result
 from evenhand.training.settings import resolve_device
 
 METRICS = ("precision", "recall", "f1", "ndcg", "ohr", "ocr", "uhr", "ucr", "fpr", "fnr")
+HELD_OUT, STOPPING_K = 0.1, 5
+"""Where no number of epochs is published: the share of train, and the list length, on which it is found."""
 _DIGITS = 6
 _REPLICAS_ON_A_GPU = 120
 """Seeds × values of a sweep that train side by side on a GPU; on a CPU the values take turns."""
@@ -74,19 +76,24 @@ def fit_batch(
         )
         return [_finished(first, outcome, slice(None), request, split, device, 1)]
     assert first.encoder is not None
+    assert first.settings is not None
     samplers = [one.entrant.sampler for one in batch if isinstance(one.entrant, Contender) for _ in seeds]
     checkpoints = work / _work_name(batch, device)
+    settings = first.settings
+    if request.until is not None:
+        longest = max(epochs_until(one, request, split, checkpoints, device, on_epoch) for one in batch)
+        settings = replace(settings, epochs=longest)
     outcome = train(
         split,
         first.encoder,
         samplers,
         seeds * len(batch),
-        first.settings,
+        settings,
         protocol=request.protocol,
         device=device,
         ks=request.ks,
         on_epoch=on_epoch,
-        checkpoints=checkpoints,
+        checkpoints=checkpoints / "all",
         resume=True,
         objective=first.entrant.objective,
     )
@@ -96,6 +103,35 @@ def fit_batch(
         )
         for n, one in enumerate(batch)
     ]
+
+
+def epochs_until(
+    recipe: Recipe,
+    request: Request,
+    split: Split,
+    checkpoints: Path,
+    device: str,
+    on_epoch: OnEpoch | None = None,
+) -> int:
+    """How long one seed trains without a tenth of train until precision@5 on it stays without a rise."""
+    assert recipe.encoder is not None
+    assert recipe.settings is not None
+    assert isinstance(recipe.entrant, Contender)
+    rest, held = held_out_share(split.train, HELD_OUT)
+    found = train(
+        Split(rest, held, split.test.take(np.zeros(len(split.test), dtype=bool)), split.description),
+        recipe.encoder,
+        recipe.entrant.sampler,
+        [0],
+        replace(recipe.settings, patience=request.until),
+        device=device,
+        on_epoch=on_epoch,
+        checkpoints=checkpoints / recipe.label.replace("/", "-"),
+        resume=True,
+        objective=recipe.entrant.objective,
+        stop_on=("precision", STOPPING_K),
+    )
+    return len(found.history)
 
 
 def forget(batch: Sequence[Recipe], work: Path, device: str) -> None:
@@ -123,6 +159,8 @@ def _finished(
         "metrics": _metrics(results) | _model_metrics(fit, mine, split),
         "notes": list(fit.notes),
     }
+    if request.until is not None and fit.history:
+        entry["epochs_found"] = len(fit.history)
     return Finished(recipe.label, entry, {k: [one.users for one in each] for k, each in results.items()})
 
 

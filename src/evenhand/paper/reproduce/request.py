@@ -34,6 +34,8 @@ class Request:
     ks: tuple[int, ...] = (5, 10, 20)
     epochs: int | None = None
     """At most so many; None leaves it to the settings."""
+    until: int | None = None
+    """Train until precision@5 on a tenth of train has not risen for so many epochs, then as long on all."""
 
     def __post_init__(self) -> None:
         for kind, value, known in (
@@ -47,6 +49,12 @@ class Request:
             raise InputError(f"--seeds takes a number of seeds from 1 on, not {self.seeds}.")
         if self.epochs is not None and self.epochs < 1:
             raise InputError(f"--epochs takes a number from 1 on, not {self.epochs}.")
+        if self.until is not None and (self.until < 1 or self.protocol != "paper"):
+            raise InputError(
+                f"--until takes a number of epochs from 1 on, not {self.until}."
+                if self.until < 1
+                else "--until is for the paper protocol; the honest one stops on validation anyway."
+            )
         for k in self.ks if self.part == "overall" else ():
             cells(TABLES[self.part], self.dataset, self.encoder, k=k)
         cells(TABLES[self.part], self.dataset, self.encoder)
@@ -71,6 +79,7 @@ class Request:
             "seeds": self.seeds,
             "ks": list(self.ks),
             "epochs": self.epochs,
+            "until": self.until,
         }
 
     def command(self, one: str) -> str:
@@ -83,6 +92,8 @@ class Request:
             words += ["--k", ",".join(map(str, self.ks))]
         if self.epochs is not None:
             words += ["--epochs", str(self.epochs)]
+        if self.until is not None:
+            words += ["--until", str(self.until)]
         return shlex.join(words)
 
 
