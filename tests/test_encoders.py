@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.encoders import ENCODERS, MF, Encoder, LightGCN
-from evenhand.encoders.graph import Graph, pieces
 from evenhand.errors import InputError
 from evenhand.testing import checkerboard, corner_cases
 from evenhand.training import Settings, train
@@ -91,13 +90,10 @@ def test_lightgcn_is_the_mean_of_powers(seed: int, layers: int, density: float) 
         np.testing.assert_allclose(got.users[r][lonely], raw.users[r][lonely] / (layers + 1), rtol=1e-6)
 
 
-@pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("layers", [0, 1, 3])
-def test_lightgcn_gradient_is_that_of_the_dense_product(layers: int, whole: bool) -> None:
+def test_lightgcn_gradient_is_that_of_the_dense_product(layers: int) -> None:
     log = corner_cases(seed=2)
     module = LightGCN(dim=3, layers=layers).start(log, [0, 1], "cpu")
-    if whole:
-        module.graph.hold_whole(log, "cpu")
     g = torch.Generator().manual_seed(0)
     weight_users, weight_items = (
         torch.randn(2, log.n_users, 3, generator=g),
@@ -113,25 +109,6 @@ def test_lightgcn_gradient_is_that_of_the_dense_product(layers: int, whole: bool
         ((users**2 * weight_users[r]).sum() + (items**3 * weight_items[r]).sum()).backward()
         mine = torch.cat([module.users.grad[r], module.items.grad[r]]).double()
         torch.testing.assert_close(mine, start.grad, atol=1e-5, rtol=1e-5)
-
-
-@given(seed=st.integers(0, 1000), size=st.sampled_from([1e-20, 1.0, 1e20]))
-@settings(max_examples=20, deadline=None)
-def test_pieces_lose_nothing(seed: int, size: float) -> None:
-    """Three times 8 bits are the 24 of a float32; one or two pieces would not do."""
-    x = torch.randn(50, 3, generator=torch.Generator().manual_seed(seed)) * size
-    first, second, third = (part.float() for part in pieces(x).split(3, dim=1))
-    assert torch.equal(first + (second + third), x)
-    assert not torch.equal(first + second, x)
-
-
-def test_the_graph_held_whole_multiplies_as_the_sparse_one() -> None:
-    log = corner_cases(seed=3)
-    graph = Graph(log, "cpu")
-    x = torch.randn(log.n_users + log.n_items, 5, generator=torch.Generator().manual_seed(0))
-    sparse = graph.times(x)
-    graph.hold_whole(log, "cpu")
-    torch.testing.assert_close(graph.times(x), sparse, atol=1e-6, rtol=1e-6)
 
 
 def test_no_layers_is_matrix_factorisation() -> None:

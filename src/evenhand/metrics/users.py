@@ -1,13 +1,13 @@
 """From top-k lists to every metric of every user, in whole arrays.
 
-Training asks after each epoch and an audit asks once, of the same function: `score_lists`. It keeps the
-values per user because the tests for a difference resample users.
+Training asks after each epoch and an audit asks once, of the same function. It keeps the values per user
+because the tests for a difference resample users.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -103,16 +103,61 @@ def score_lists(
     """
     top, users, hot = np.asarray(top), np.asarray(users), np.asarray(hot, dtype=bool)
     _check(top, users, truth, hot, ks)
+    judged = truth.activity[users] > 0
+    if not judged.all():
+        top, users = top[judged], users[judged]
+    return score_sheet(top, answer_sheet(users, truth, hot, consumed), ks)
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerSheet:
+    """What judging lists needs to know of their users: the same whoever made the lists."""
+
+    users: np.ndarray
+    """Each has a test item."""
+    truth: Interactions
+    hot: np.ndarray
+    consumed: Interactions | None
+    """What lists may hold although the user has had it; None where they do not."""
+    n_relevant: np.ndarray
+    n_relevant_hot: np.ndarray
+    n_negatives: np.ndarray
+    """int [n] each: the user's test items, the hot ones among them, and all items that are neither in test
+    nor consumed."""
+
+    def part(self, rows: slice) -> AnswerSheet:
+        counts = {name: getattr(self, name)[rows] for name in ("n_relevant", "n_relevant_hot", "n_negatives")}
+        return replace(self, users=self.users[rows], **counts)
+
+
+def answer_sheet(
+    users: np.ndarray,
+    truth: Interactions,
+    hot: np.ndarray,
+    consumed: Interactions | None,
+    *,
+    shown_again: bool = True,
+) -> AnswerSheet:
+    """The sheet of users with test items; without `shown_again` no list holds anything of `consumed`."""
+    n_relevant = truth.activity[users]
+    n_negatives = truth.n_items - n_relevant
+    if consumed is not None:
+        in_both = _per_user(truth, consumed.contains(truth.users, truth.items))[users]
+        n_negatives = n_negatives - consumed.activity[users] + in_both
+    n_relevant_hot = _per_user(truth, hot[truth.items])[users]
+    again = consumed if shown_again else None
+    return AnswerSheet(users, truth, hot, again, n_relevant, n_relevant_hot, n_negatives)
+
+
+def score_sheet(top: np.ndarray, sheet: AnswerSheet, ks: Sequence[int]) -> dict[int, UserMetrics]:
+    """Judge one list per user of the sheet; in halves, where there is not enough memory for all at once."""
     try:
-        return _scored(top, users, truth, hot, ks, consumed)
+        return _scored(top, sheet, ks)
     except MemoryError:
-        if len(users) < 2:
+        if len(top) < 2:
             raise
-    middle = len(users) // 2
-    halves = [
-        score_lists(top[part], users[part], truth, hot, ks, consumed)
-        for part in (slice(middle), slice(middle, None))
-    ]
+    middle = len(top) // 2
+    halves = [score_sheet(top[part], sheet.part(part), ks) for part in (slice(middle), slice(middle, None))]
     return {k: _joined(k, [half[k].arrays() for half in halves]) for k in ks}
 
 
@@ -120,32 +165,17 @@ def _joined(k: int, parts: Sequence[Mapping[str, np.ndarray]]) -> UserMetrics:
     return UserMetrics.from_arrays(k, {name: np.concatenate([p[name] for p in parts]) for name in parts[0]})
 
 
-def _scored(
-    top: np.ndarray,
-    users: np.ndarray,
-    truth: Interactions,
-    hot: np.ndarray,
-    ks: Sequence[int],
-    consumed: Interactions | None,
-) -> dict[int, UserMetrics]:
-    judged = truth.activity[users] > 0
-    if not judged.all():
-        top, users = top[judged], users[judged]
-    top = top[:, : max(ks)]
-
-    n_relevant = truth.activity[users]
-    n_relevant_hot = _per_user(truth, hot[truth.items])[users]
-    hits = truth.contains(users[:, None], top)
+def _scored(top: np.ndarray, sheet: AnswerSheet, ks: Sequence[int]) -> dict[int, UserMetrics]:
+    top, users, hot = top[:, : max(ks)], sheet.users, sheet.hot
+    hits = sheet.truth.contains(users[:, None], top)
     known = top >= 0
     is_hot = known & hot[np.where(known, top, 0)] if len(top) else known
     is_cold = (top != NO_ITEM) & ~is_hot
-    # Foreign lists may repeat what the user has had: a miss, but not one of the negatives.
-    is_negative, n_negatives = known & ~hits, truth.n_items - n_relevant
-    if consumed is not None:
-        is_negative &= ~consumed.contains(users[:, None], top)
-        in_both = _per_user(truth, consumed.contains(truth.users, truth.items))[users]
-        n_negatives = n_negatives - consumed.activity[users] + in_both
-
+    is_negative = known & ~hits
+    if sheet.consumed is not None:
+        # Foreign lists may repeat what the user has had: a miss, but not one of the negatives.
+        is_negative &= ~sheet.consumed.contains(users[:, None], top)
+    n_relevant, n_relevant_hot = sheet.n_relevant, sheet.n_relevant_hot
     return {
         k: UserMetrics(
             k=k,
@@ -157,7 +187,7 @@ def _scored(
                 "ndcg": ranking.ndcg(hits, n_relevant, k),
                 "fpr": ranking.fpr(hits, k),
                 "fnr": ranking.fnr(hits, n_relevant, k),
-                "fpr_true": ranking.fpr_true(is_negative, n_negatives, k),
+                "fpr_true": ranking.fpr_true(is_negative, sheet.n_negatives, k),
             },
             rates={
                 "ohr": bias.ohr(hits, is_hot, k),

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.data.csr import gather_rows
 from evenhand.data.interactions import Interactions
 from evenhand.errors import InputError
-from evenhand.memory import is_shortage
+from evenhand.memory import check_memory, is_shortage
 
 _CHUNK_SCORES = 2**24
 """Scores held at once: 64 MB, whatever the number of users."""
@@ -28,6 +28,8 @@ _WORTH_COMPILING = 2**24
 """Scores from which on it pays to load the compiled selection, if nothing has loaded numba before."""
 _WORTH_SHARING = 2**22
 """Scores of a chunk from which on its rows are shared out among threads."""
+_SLOT, _WORTH_ASKING = 12, 2**28
+"""Bytes of an item and its score in a list; bytes of all lists from which on memory is looked at first."""
 _LONGEST_COMPILED = 256
 """Longer lists are left to torch: the compiled selection keeps its list sorted by moving entries."""
 
@@ -69,8 +71,11 @@ def top_by(
     comes first. Where fewer than k items remain, the list ends with item -1 and score -inf. Where there is
     not enough memory for a chunk it goes on with half as many users, down to one.
     """
-    if not 1 <= k <= n_items:
+    if not isinstance(k, int | np.integer) or not 1 <= k <= n_items:
         raise InputError(f"k must lie between 1 and the catalogue's {n_items:,} items, not {k}.")
+    if (size := len(users) * k * _SLOT) > _WORTH_ASKING:
+        what = f"a list of {k:,} items for each of {len(users):,} users"
+        check_memory(size, torch.device("cpu"), what, "ask for fewer users at a time, or for shorter lists")
     found = np.empty((len(users), k), dtype=np.int64)
     values = np.empty((len(users), k), dtype=np.float32)
     step = _rows_at_once(score, n_items)
@@ -202,8 +207,7 @@ def _top_masked(
 ) -> None:
     """The way in torch, on any device."""
     if exclude is not None:
-        row, item = map(torch.from_numpy, gather_rows(exclude.indptr, exclude.items, users))
-        scores[row.to(scores.device), item.to(scores.device)] = -torch.inf
+        scores[_pairs_of(exclude, users, scores.device)] = -torch.inf
     if only is not None:
         scores[:, ~only.to(scores.device)] = -torch.inf
     items, best = _top(scores, found.shape[1])
@@ -212,6 +216,25 @@ def _top_masked(
     values[:] = best.cpu().numpy()
     found[:] = items.cpu().numpy()
     found[np.isneginf(values)] = -1
+
+
+_ON_DEVICE: WeakKeyDictionary[Interactions, tuple[torch.device, Tensor, Tensor]] = WeakKeyDictionary()
+"""Rows and items of what is left out, where a GPU is asked again and again: sending them anew takes longer
+than the lists themselves."""
+
+
+def _pairs_of(pairs: Interactions, users: np.ndarray, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Positions in `users` and items of their pairs, on the device."""
+    if pairs not in _ON_DEVICE or _ON_DEVICE[pairs][0] != device:
+        start, values = (torch.from_numpy(side).to(device) for side in (pairs.indptr, pairs.items))
+        _ON_DEVICE[pairs] = device, start, values
+    _, indptr, items = _ON_DEVICE[pairs]
+    whose = torch.from_numpy(users).to(device)
+    begin, total = indptr[whose], int(pairs.activity[users].sum())
+    counts = indptr[whose + 1] - begin
+    row = torch.repeat_interleave(torch.arange(len(users), device=device), counts, output_size=total)
+    first = begin - (counts.cumsum(0) - counts)
+    return row, items[torch.arange(total, device=device) + first[row]].long()
 
 
 def _top(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,6 @@ import torch
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders import MF, Encoder, LightGCN
-from evenhand.encoders.graph import fits_whole
 from evenhand.errors import InputError
 from evenhand.memory import available_bytes, gigabytes
 from evenhand.objectives import BPR, Objective
@@ -90,8 +89,6 @@ class Work:
         if layers:
             # Each layer and the vectors, once forwards and once backwards, and the graph in both directions.
             found["graph"] = 2 * (layers + 2) * tables + 2 * self.pairs * (_LONG + _FLOAT)
-            if self.device == "cuda" and fits_whole(self.n_users, self.n_items, self.pairs):
-                found["graph"] += self.n_users * self.n_items * _FLOAT // 2
         return {what: size for what, size in found.items() if size}
 
     @property

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Vectors
-from evenhand.metrics.users import UserMetrics, score_lists
+from evenhand.metrics.users import AnswerSheet, UserMetrics, answer_sheet, score_sheet
 from evenhand.ranking.topk import Score, by_product, top_by
 
 STOPPING_K = 10
@@ -68,17 +68,19 @@ class Evaluator:
 
     def judged(self, scorers: Sequence[Score]) -> list[dict[int, UserMetrics]]:
         """The same for anything that scores: one result for each."""
+        n_items, longest = self.truth.n_items, max(self.ks)
         return [
-            score_lists(
-                top_by(score, self.truth.n_items, self.users, max(self.ks), exclude=self.exclude)[0],
-                self.users,
-                self.truth,
-                self.hot,
-                self.ks,
-                consumed=self.exclude,
+            score_sheet(
+                top_by(score, n_items, self.users, longest, exclude=self.exclude)[0], self._sheet, self.ks
             )
             for score in scorers
         ]
+
+    @cached_property
+    def _sheet(self) -> AnswerSheet:
+        return answer_sheet(
+            self.users, self.truth, np.asarray(self.hot, dtype=bool), self.exclude, shown_again=False
+        )
 
     def results(self, vectors: tuple[Tensor, Tensor]) -> Results:
         """The reported metrics of a finished model."""
