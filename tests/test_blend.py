@@ -21,7 +21,7 @@ from evenhand.ranking.elsewhere import vectors_from
 from evenhand.ranking.export import export
 from evenhand.ranking.model import Model, load
 from evenhand.rivals import ALS, EASE, Blend
-from evenhand.rivals.blend import _Judge, _summed
+from evenhand.rivals.blend import AVERAGED, _Judge, _summed, averaged
 from run_cli import evenhand, small_log, write_log
 
 
@@ -277,3 +277,21 @@ def test_the_command_trains_a_base_and_a_method_as_one(tmp_path: Path) -> None:
     both = evenhand("train", str(data), "--recipe", "fast", "--method", "rns", "--out", str(tmp_path / "x"))
     assert both.code == 2
     assert "leave --method and --base out" in both.err
+
+
+def test_averaged_seeds_score_as_their_sum(log: Interactions) -> None:
+    generator = torch.Generator().manual_seed(0)
+    users, items = (torch.randn(3, n, 4, generator=generator) for n in (log.n_users, log.n_items))
+    model = Model(users, items, log, seeds=(6, 7, 8))
+    one = averaged(model)
+    everyone = np.arange(log.n_users)
+    total = sum(model.scorer(r)(everyone) for r in range(3))
+    torch.testing.assert_close(one.scorer(0)(everyone), total)
+    assert len(one.seeds) == 1
+
+
+def test_a_graph_part_is_the_mean_of_several_seeds_that_no_other_seed_shares(log: Interactions) -> None:
+    blends = [Blend(parts="ease+rns", shares="1+1", encoder="lightgcn").fit(log, seed) for seed in (0, 1)]
+    seeds = [set(blend.model().parts[1].info["averaged_seeds"]) for blend in blends]
+    assert [len(one) for one in seeds] == [AVERAGED["lightgcn"]] * 2
+    assert not seeds[0] & seeds[1]

@@ -24,6 +24,7 @@ from evenhand.errors import InputError, unknown
 from evenhand.methods import METHODS
 from evenhand.ranking.blend import BlendModel, Part, standardised
 from evenhand.ranking.elsewhere import vectors_from
+from evenhand.ranking.model import Model
 from evenhand.ranking.topk import Score
 from evenhand.rivals.als import ALS
 from evenhand.rivals.base import Fitted, Rival
@@ -52,6 +53,8 @@ _TRAINING: Mapping[str, Settings] = {
     "lightgcn": Settings(epochs=150, batch=1024, weight_decay=3e-5, patience=8),
 }
 """How a part is trained."""
+AVERAGED: Mapping[str, int] = {"mf": 1, "lightgcn": 3}
+"""Seeds of a trained part whose scores are averaged: what one of them owes to chance, the others do not."""
 _STEP = 0.1
 """How finely the parts' shares are settled."""
 _CELLS = 2**26
@@ -167,10 +170,21 @@ def _trained(method: str, encoder: str, seed: int, device: torch.device) -> _Mak
         if held is None:
             settings = replace(settings, epochs=epochs)
         split = Split(pairs, held, nothing, "a part of a blend", ())
-        fitted = train(split, _ENCODERS[encoder], method, [seed], settings, device=str(device), ks=(1,))
-        return fitted.model, fitted.epochs[0]
+        count = AVERAGED[encoder]
+        seeds = range(count * seed, count * (seed + 1))
+        fitted = train(split, _ENCODERS[encoder], method, seeds, settings, device=str(device), ks=(1,))
+        return averaged(fitted.model), round(float(np.mean(fitted.epochs)))
 
     return make
+
+
+def averaged(model: Model) -> Model:
+    """One model whose scores are the sum of its replicas': their vectors side by side."""
+    if len(model.seeds) == 1:
+        return model
+    users, items = (side.transpose(0, 1).flatten(1).unsqueeze(0) for side in model.vectors)
+    info = {**model.info, "averaged_seeds": list(model.seeds)}
+    return Model(users, items, model.known, seeds=model.seeds[:1], info=info)
 
 
 @dataclass(frozen=True, eq=False)
