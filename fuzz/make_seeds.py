@@ -27,6 +27,7 @@ from evenhand.ranking.export import export
 from evenhand.ranking.item_model import ItemModel
 from evenhand.ranking.item_table import CountTable, DenseTable, SparseTable
 from evenhand.testing import corner_cases
+from fuzz.command_seeds import command_seeds
 from fuzz.targets.target import SEEDS
 
 CSV = "user,item,rating,timestamp\n1,a,5,10\n1,b,3.5,11\n2,a,,12\n"
@@ -90,6 +91,7 @@ def main() -> None:
     tables()
     models()
     documents()
+    command_seeds(keep)
 
 
 def keep(place: str, data: bytes) -> None:

@@ -27,8 +27,12 @@ def main(pip_audit: str = "pip-audit") -> int:
     needed = run_dependencies("evenhand")
     try:
         found = ask(pip_audit, [f"{name}=={version}" for name, version in sorted(needed.items())])
-    except (OSError, ValueError, subprocess.TimeoutExpired) as problem:
-        return not_run(f"{type(problem).__name__}: {problem}")
+    except OSError:
+        return not_run(f"{pip_audit} is not installed; `make audit-dependencies` gets it from the network")
+    except ValueError as problem:
+        return not_run(f"pip-audit had no answer: {problem}")
+    except subprocess.TimeoutExpired:
+        return not_run("pip-audit had no answer within five minutes")
     return verdict(found)
 
 
@@ -75,7 +79,7 @@ def ask(pip_audit: str, pins: Iterable[str]) -> list[dict[str, Any]]:
     try:
         answers: list[dict[str, Any]] = json.loads(ended.stdout)["dependencies"]
     except (ValueError, KeyError):
-        said = ended.stderr.strip().splitlines() or ["no answer"]
+        said = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
         raise ValueError(said[-1]) from None
     return answers
 

@@ -207,7 +207,7 @@ MORE_MISTAKES: dict[str, list[str]] = {
     "train log.csv --out new --k 81": ["81", "80 items"],
     "train log.csv --out new --method dns:candidates=0": ["candidates", "at least 1"],
     "recommend full": ["full is not a model folder"],
-    "recommend nowhere": ["nowhere is not a model folder"],
+    "recommend nowhere": ["nowhere does not exist"],
     "recommend broken": ["broken cannot be read as a model"],
     "recommend model --users strangers.csv": [
         "12 unknown users: 900, 901, 902, 903, 904, 905, 906, 907, 908, 909 and 2 more",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.simulate import simulate_log
-from evenhand.data.splits import held_out_share
+from evenhand.data.splits import Split, held_out_share
 from evenhand.errors import InputError
 from evenhand.experiments.entrants import entrant
 from evenhand.experiments.named import RECIPES, asked_method
@@ -21,7 +21,8 @@ from evenhand.ranking.elsewhere import vectors_from
 from evenhand.ranking.export import export
 from evenhand.ranking.model import Model, load
 from evenhand.rivals import ALS, EASE, Blend
-from evenhand.rivals.blend import AVERAGED, _Judge, _summed, averaged
+from evenhand.rivals.blend import AVERAGED, _Judge, _Steps, _summed, averaged
+from evenhand.rivals.run import fit_rival
 from run_cli import evenhand, small_log, write_log
 
 
@@ -295,3 +296,32 @@ def test_a_graph_part_is_the_mean_of_several_seeds_that_no_other_seed_shares(log
     seeds = [set(blend.model().parts[1].info["averaged_seeds"]) for blend in blends]
     assert [len(one) for one in seeds] == [AVERAGED["lightgcn"]] * 2
     assert not seeds[0] & seeds[1]
+
+
+def test_a_validation_part_settles_everything_and_nothing_is_fitted_again(log: Interactions) -> None:
+    rest, held = held_out_share(log, 0.25)
+    fitted = Blend("ease+als").fit_in_steps(rest, 0, "cpu", None, held).model()
+    settled = _Judge(rest, held)
+    makers = [Blend("ease+als")._makers(name, rest, 0, torch.device("cpu")) for name in ("ease", "als")]
+    best = [settled.best(each, _Steps(0, None)) for each in makers]
+    shares = settled.shares([one.scores for one in best])
+    assert fitted.weights == tuple(share for share in shares if share)
+    everyone = np.arange(log.n_users)
+    for part, one in zip(fitted.parts, (one for one, s in zip(best, shares, strict=True) if s), strict=True):
+        torch.testing.assert_close(part.scores(everyone), one.part.scores(everyone))
+    inside = Blend("ease+als").fit(rest).model()
+    assert not torch.equal(inside.scores(everyone), fitted.scores(everyone))
+
+
+def test_honest_fits_settle_on_validation_and_paper_fits_inside_train(log: Interactions) -> None:
+    rest, held = held_out_share(log, 0.25)
+    split = Split(rest, held, held, "by hand")
+    hot = np.zeros(log.n_items, dtype=bool)
+    blend, everyone = Blend("ease+als"), np.arange(log.n_users)
+    wanted = {
+        "honest": blend.fit_in_steps(rest, 0, "cpu", None, held),
+        "paper": blend.fit(rest),
+    }
+    for protocol, one in wanted.items():
+        found = fit_rival(split, blend, [0], protocol, torch.device("cpu"), hot, (5,))
+        torch.testing.assert_close(found.fitted[0].scores(everyone), one.scores(everyone))

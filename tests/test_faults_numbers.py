@@ -126,6 +126,17 @@ def test_a_learning_rate_that_is_far_too_high(tmp_path: Path, path: str) -> None
     assert saved(tmp_path) == []
 
 
+def test_a_loss_that_is_a_number_and_yet_no_good_is_told() -> None:
+    """It is no reason to stop: lists depend on the order of scores, and validation chooses among epochs."""
+    (note,) = (note for note in fit("numba", lr=1e6).notes if "loss" in note)
+    assert re.fullmatch(
+        r"The loss ended at \d(\.\d)?e\+1\d, where guessing has 0\.69; "
+        r"lower --lr, as 1e\+06 is probably too high\.",
+        note,
+    )
+    assert not any("loss" in note for path in ("numba", "bc-loss") for note in fit(path).notes)
+
+
 def test_going_on_with_another_rate_is_refused_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,3 +257,18 @@ def test_a_training_goes_on_when_judging_runs_out_of_memory(
     for k, results in found.results.items():
         for mine, theirs in zip(results, whole.results[k], strict=True):
             np.testing.assert_allclose(list(mine.metrics.values()), list(theirs.metrics.values()))
+
+
+@pytest.mark.parametrize(
+    "problem", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes")], ids=repr
+)
+def test_a_lack_of_memory_anywhere_is_one_line(
+    problem: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*_: Any, **__: Any) -> None:
+        raise problem
+
+    monkeypatch.setattr("evenhand.data.read.read_interactions", read)
+    ended = evenhand("data", "describe", write_log(small_log(), tmp_path / "log.csv"))
+    assert (ended.code, ended.err.count("\n")) == (1, 1)
+    assert ended.err.startswith("evenhand: there is not enough memory for this")

@@ -15,7 +15,7 @@ from fuzz.judge import attempt
 from fuzz.targets import TARGETS
 from fuzz.targets.target import SEEDS
 
-SLOW = {"audit-command": 1}
+SLOW = {"audit-command": 1, "places": 2, "search-database": 3}
 EXAMPLES = 12
 
 

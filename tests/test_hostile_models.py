@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fuzz.targets.target import SEEDS
 
+from run_cli import Ended, evenhand
 from small_model import model
 
 
@@ -164,3 +165,69 @@ def test_the_card_of_an_odd_name_stays_a_card() -> None:
     assert "\n## Free" not in made
     assert "\nevenhand recommend 'a\"; rm -rf ~ #\\n## Free\\n<script>\\x1b[31m' -k 20" in made
     assert "\x1b" not in made
+
+
+@pytest.mark.parametrize("make", [None, Path.touch, Path.mkdir], ids=["nothing", "a file", "empty"])
+def test_a_place_that_holds_no_model_is_told_as_it_is(
+    make: Callable[[Path], None] | None, tmp_path: Path
+) -> None:
+    place = tmp_path / "model"
+    if make is not None:
+        make(place)
+    told = {None: "does not exist", Path.touch: "is a file", Path.mkdir: "has no config.json"}[make]
+    assert told in refusal(place)
+
+
+HOW = {
+    "encoder": {"name": "mf", "dim": 4},
+    "sampler": {"kind": "UniformSampler"},
+    "objective": {"kind": "BPR"},
+    "settings": {"lr": 0.01, "batch": 64},
+}
+"""What a model says of its training."""
+
+
+def update(folder: Path, kind: str, info: Any) -> Ended:
+    """`evenhand update` of a model that says this of how it was made."""
+    config = json.loads((SEEDS / "model" / kind / "config.json").read_text()) | {"info": info}
+    exchanged(folder / "model", kind, "config.json", json.dumps(config).encode())
+    (folder / "newer.csv").write_text("user,item\nu00,i00\nu00,i01\nu00,i02\nu01,i03\nnew,i01\n")
+    return evenhand(
+        "update", folder / "model", folder / "newer.csv", "--out", folder / "out", "--device", "cpu"
+    )
+
+
+def test_a_model_of_few_items_is_updated(tmp_path: Path) -> None:
+    assert update(tmp_path, "vectors", HOW | {"settings": {"epochs": 1}}).code == 0
+    assert len(load(tmp_path / "out").known.user_ids) == 10
+
+
+@pytest.mark.parametrize(
+    ("kind", "info"),
+    [
+        ("vectors", {}),
+        ("vectors", HOW | {"encoder": "mf"}),
+        ("vectors", HOW | {"encoder": ["mf"]}),
+        ("vectors", HOW | {"encoder": {"name": "mf", "dim": 1e300}}),
+        ("vectors", HOW | {"encoder": {"name": ["mf"]}}),
+        ("vectors", HOW | {"sampler": []}),
+        ("vectors", HOW | {"sampler": {"kind": {}}}),
+        ("vectors", HOW | {"objective": {"kind": "BPR", "more": 1}}),
+        ("vectors", HOW | {"settings": [1]}),
+        ("vectors", HOW | {"settings": {"lr": "x"}}),
+        ("vectors", HOW | {"settings": {"engine": 3}}),
+        ("dense", {"rival": 1}),
+        ("dense", {"rival": {"name": ["ease"]}}),
+        ("dense", {"rival": {"name": "ease", "l2": "x"}}),
+        ("dense", {"rival": {"name": "ease", "l2": 1e-300}}),
+        ("dense", {"rival": {"name": "blend", "encoder": 2}}),
+        ("dense", {"rival": {"name": "als", "alpha": 1e300}}),
+        ("dense", {"rival": {"name": "als", "iterations": 10**30}}),
+        ("dense", {"rival": {"name": "als", "factors": 10**9}}),
+        ("dense", {"rival": {"name": "als", "l2": 1e-300, "steps": 0}}),
+    ],
+)
+def test_a_model_that_lies_about_its_making_is_not_updated(kind: str, info: Any, tmp_path: Path) -> None:
+    ended = update(tmp_path, kind, info)
+    assert (ended.code, ended.err.count("\n")) == (2, 1), ended.err
+    assert not (tmp_path / "out").exists()

@@ -10,9 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 
+from evenhand import memory
 from evenhand.audit.document import read_audit, to_json
 from evenhand.audit.files import save_audit, save_junit
 from evenhand.audit.gates import Judged, parse_gate
@@ -20,10 +23,17 @@ from evenhand.audit.outlets import github_lines, junit
 from evenhand.audit.result import Finding
 from evenhand.audit.run import audit
 from evenhand.cli import show
+from evenhand.cli.searching import trials_at_once
+from evenhand.data.hot import HotRule
 from evenhand.data.write import write_table
 from evenhand.errors import InputError, unknown
+from evenhand.experiments.compare import compare
+from evenhand.metrics.evaluate import evaluate, evaluate_named
 from evenhand.paper.reproduce.record import as_written, read_document
+from evenhand.ranking import topk
 from evenhand.ranking.ids import known_positions
+from evenhand.ranking.topk import by_product, top_by
+from evenhand.training.run import seed_numbers
 from evenhand.visible import LONGEST, json_text, one_line, visible
 from run_cli import evenhand, small_log, write_log
 from sample_audit import sample_audit
@@ -193,6 +203,8 @@ def test_a_name_of_megabytes_is_not_compared_with_others(monkeypatch: pytest.Mon
     monkeypatch.setattr("evenhand.errors.get_close_matches", compared)
     monkeypatch.setattr("evenhand.ranking.ids.get_close_matches", compared)
     assert "unknown method" in str(unknown("method", "x" * 10_000_000, ["rns"]))
+    monkeypatch.undo()
+    assert str(unknown("method", 3, ["rns"])) == "unknown method '3'; Known: rns."
     with pytest.raises(InputError, match="1 unknown user"):
         known_positions(["x" * 10_000_000], pa.array(["a", "b"]), "user")
 
@@ -208,8 +220,48 @@ def test_lists_of_any_length_are_not_made(k: str, tmp_path: Path) -> None:
         ended = evenhand(*command, "--train", log, "--k", k)
         assert (ended.code, ended.err.count("\n")) == (2, 1)
         assert "--k" in ended.err
+
+
+def test_nor_from_python() -> None:
+    split = small_log().split()
+    recs = pa.table({"user": [0, 1], "item": [1, 0], "rank": [1, 1]})
+    for asked in (10_001, [5, 10_001], 2**80):
+        for judge in (
+            lambda k: audit({"a": recs}, split.train, k=k),
+            lambda k: evaluate(recs, split, k=k),
+            lambda k: evaluate_named(recs, split, k),
+            lambda k: compare(split, ["popular"], ks=[k] if isinstance(k, int) else k),
+        ):
+            with pytest.raises(InputError, match="up to 10,000"):
+                judge(asked)
+    for wrong in ((), ("x",), (1.5,), (0,)):
+        with pytest.raises(InputError, match="whole numbers from 1 up"):
+            compare(split, ["popular"], ks=wrong)
+
+
+def test_lists_that_would_not_fit_are_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    users, few = np.arange(3), 10**6
+    monkeypatch.setattr(memory, "available_bytes", lambda device: few)
+    monkeypatch.setattr(topk, "_WORTH_ASKING", few)
+    score = by_product(torch.zeros(3, 1), torch.zeros(100_000, 1))
+    assert top_by(score, 100_000, users, 5)[0].shape == (3, 5)
+    with pytest.raises(InputError, match="a list of 100,000 items for each of 3 users needs about 4 MB"):
+        top_by(score, 100_000, users, 100_000)
+    with pytest.raises(InputError, match=r"not 1\.5"):
+        top_by(score, 100_000, users, 1.5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("digits", [30, 5000])
+def test_numbers_of_any_length_are_read_or_refused(digits: int) -> None:
+    for reader in (HotRule.parse, trials_at_once):
+        with pytest.raises(InputError):
+            reader("9" * digits)
+
+
+def test_seeds_beyond_number_are_not_counted_out() -> None:
+    assert len(seed_numbers(10_000)) == 10_000
     with pytest.raises(InputError, match="up to 10,000"):
-        audit({"a": tmp_path / "lists.csv"}, log, k=10**9)
+        seed_numbers(10_001)
 
 
 # ---- what people write: gates, and documents that were changed by hand

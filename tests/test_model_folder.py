@@ -319,7 +319,7 @@ def test_without_checksums_the_parts_must_still_fit(
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nowhere is not a model folder"):
+    with pytest.raises(InputError, match="nowhere does not exist"):
         load(tmp_path / "nowhere")
 
 

@@ -1,7 +1,8 @@
 """What results say of the paper's claims, on results made up so that the answer is known; and the page."""
 
-import importlib.util
+import importlib
 import json
+import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,10 +12,12 @@ import pytest
 
 import evenhand as eh
 from evenhand.metrics.statistics import holm, paired_over_seeds, summarise
+from evenhand.paper.published import cell
 from evenhand.paper.reproduce import Request, claims
 from evenhand.paper.reproduce.fits import METRICS
 from evenhand.paper.reproduce.record import Document
 from evenhand.paper.reproduce.request import swept_values
+from evenhand.paper.reproduce.table import Pair
 from run_cli import evenhand
 
 SPREAD = np.array([-0.001, 0.0, 0.0, 0.001])
@@ -29,14 +32,17 @@ def entry(**means: float) -> Any:
         "metrics": metrics,
         "training": {"batch": 128, "lr": 0.1, "milestones": [20], "weight_decay": 1e-4, "epochs": 9},
         "source": "made up",
+        "command": "evenhand reproduce overall --dataset made-up --methods one --seeds 4",
         "chosen_epochs": [1, 7],
         "seconds": 1.5,
         "hardware": "none",
     }
 
 
-def document(part: str, entries: dict[str, Any], over_users: list[dict[str, Any]] | None = None) -> Document:
-    identity = Request(part, seeds=4).identity() | {"split": "made up", "data": {}}
+def document(
+    part: str, entries: dict[str, Any], over_users: list[dict[str, Any]] | None = None, **how: Any
+) -> Document:
+    identity = Request(part, seeds=4, **how).identity() | {"split": "made up", "data": {}}
     return {
         "format": 1,
         "evenhand": eh.__version__,
@@ -153,9 +159,22 @@ def test_an_inverted_u_has_its_top_inside(heights: list[float], holds: bool) -> 
         for key in ("precision@5", "ohr@5"):
             values = entries["0.5"]["metrics"][key]["values"]
             entries["0.5"]["metrics"][key]["values"] = [values[1], values[3], values[0], values[2]]
-    found = claims({"x": document("alpha", entries)})
+    found = claims({"x": document("beta", entries)})
     assert [claim.holds for claim in found] == [holds, holds]
     assert ("an inverted U" in found[0].text and "no inverted U" not in found[0].text) is holds
+
+
+@pytest.mark.parametrize(
+    ("rates", "holds"),
+    [([0.57, 0.56, 0.61], True), ([0.61, 0.56, 0.60], False), ([0.60, 0.58, 0.57], False)],
+    ids=["at the end", "at the start more", "falls"],
+)
+def test_ohr_over_alpha_rises_at_the_end(rates: list[float], holds: bool) -> None:
+    entries = {value: entry(ohr_at_5=rate) for value, rate in zip(("0.5", "0.75", "1"), rates, strict=True)}
+    claim = claims({"x": document("alpha", entries)})[-1]
+    assert claim.holds is holds
+    assert claim.text.startswith(f"ohr@5 over alpha: 0.5 {rates[0]:.4f}, ")
+    assert (": a rise at the end (Holm p" in claim.text) is holds
 
 
 def test_longer_lists_may_want_a_larger_gamma() -> None:
@@ -168,39 +187,167 @@ def test_longer_lists_may_want_a_larger_gamma() -> None:
     assert "best gamma 0.1, that of top 5 is 0.006" in ten.text
 
 
-def page_script() -> ModuleType:
-    path = Path(__file__).parents[1] / "scripts" / "reproduction_page.py"
-    spec = importlib.util.spec_from_file_location("reproduction_page", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+ROOT = Path(__file__).parents[1]
 
 
-def test_the_page_and_the_command_read_the_files(tmp_path: Path) -> None:
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    return importlib.import_module("reproduction_page")
+
+
+def write(folder: Path, made: Document) -> None:
+    what = made["identity"]
+    name = "-".join(what[key] for key in ("part", "dataset", "encoder", "protocol", "settings"))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps(made))
+
+
+def row(precision: float, ndcg: float, ohr: float) -> Any:
+    return entry(precision_at_5=precision, ndcg_at_5=ndcg, ohr_at_5=ohr)
+
+
+@pytest.fixture
+def everything(tmp_path: Path) -> Path:
+    """A file of every kind: MF on ML-100K meets the paper in one row, comes near in one, and misses one."""
+    folder = tmp_path / "results"
+    rows = {
+        "auc-ns": row(0.4260, 0.4560, 0.5700),
+        "rns": row(0.3676, 0.3938, 0.6324),
+        "dns": row(0.4273, 0.4569, 0.5730),
+        "ease": row(0.4500, 0.4800, 0.5500) | {"rival": {"l2": 400}},
+        "pns": row(0.3979, 0.4231, 0.5939),
+    }
+    del rows["ease"]["training"]
+    for name, shares in (("rns", (0.1, 0.03)), ("pns", (0.4, 0.06))):
+        for key, mean in zip(("hot_share", "false_share"), shares, strict=True):
+            rows[name]["metrics"][key]["mean"] = mean
+    write(folder, document("overall", rows))
+    honest = {"auc-ns": row(0.40, 0.42, 0.59), "rns": row(0.41, 0.43, 0.58), "dns": row(0.39, 0.41, 0.60)}
+    write(folder, document("overall", honest, protocol="honest"))
+    losses = {"auc-ns": row(0.4380, 0.4669, 0.5614), "macr": row(0.30, 0.30, 0.60)}
+    losses["macr"]["source"] += " with MF"
+    write(folder, document("overall", losses, encoder="lightgcn", settings="released"))
+    found = {"auc-ns": row(0.4170, 0.45, 0.60), "rns": row(0.3675, 0.39, 0.6314)}
+    for one, epochs in zip(found.values(), (77, 133), strict=True):
+        one["epochs_found"] = epochs
+    write(folder, document("overall", found, dataset="ml-1m", until=20))
+    for part in ("alpha", "beta", "gamma"):
+        values = {value: entry(precision_at_5=0.41) for value in swept_values(part)}
+        for one in values.values():
+            one["trained_together"], one["seconds"] = len(values), 60.0
+        write(folder, document(part, values))
+    (folder / "another.json").write_text("not ours")
+    return folder
+
+
+def test_the_page_says_what_the_files_say(page: ModuleType, everything: Path, tmp_path: Path) -> None:
+    place = tmp_path / "docs" / "reproduction.md"
+    place.parent.mkdir()
+    page.main(str(everything), str(place))
+    text = place.read_text()
+    first = text.split("## ")[0]
+    assert "precision@5 .4260, paper .4324 (ML-100K, MF)" in first
+    assert "`ease` .4500 in precision@5 (AUC-NS .4380 with LightGCN)" in first
+    assert "−.0013, lower beyond chance (ML-100K, MF)" in first
+    assert "3 of 4 (ML-100K, MF)" in first
+    assert "; ML-100K, LightGCN, protocol honest; " in first, "what is missing"
+
+    section = text.split("### ML-100K, MF, 4 seeds: 3 of 4 rows reproduced or near")[1].split("###")[0]
+    verdicts = dict(re.findall(r"^\| `([\w-]+)` .* \| (.*) \|$", section, re.MULTILINE))
+    assert verdicts == {
+        "rns": "yes",
+        "pns": "yes",
+        "auc-ns": "near",
+        "dns": "no: better in all three",
+        "ease": "",
+    }
+    assert "| `rns` | .3676 → .4100 | .3938 → .4300 | .6324 → .5800 | 3 → 1 |" in text.replace("  ", " ")
+    assert "no longer `rns`" in text
+    assert "| `rns` | 133 |" in text
+    assert "shares lie +.0059 to +.0141 from it, at their hot shares." in text, "a line of slope .1"
+    assert "precision@5 of `auc-ns` .4170, line ≥ .4160, paper .4218: reached." in text
+    assert "OHR@5 of `auc-ns` .6000, line ≤ .5860, paper .5786: **missed**." in text
+    assert "`macr` of ML-100K, LightGCN carry what was found for MF" in text
+    assert "| ML-100K, MF | `dns` | **+.0430** | **+.0483** | **−.0427** |" in text
+    assert "11 × 4 | none | 60 (1 min) | 11 values together |" in text
+    assert "Every method tuned with the same budget on validation: not measured yet." in text
+    assert "| `0.006` | ours       | .4100 ± .0008 |" in text, "the tables in full"
+    assert text.count("<details>") == text.count("</details>") == 7
+    for name in re.findall(r"\(images/([^)]*)\)", text):
+        picture = place.parent / "images" / name
+        assert picture.read_text().startswith("<svg")
+        assert picture.stat().st_size < 80_000
+
+
+def test_a_page_of_little_says_what_is_missing(page: ModuleType, tmp_path: Path) -> None:
+    write(tmp_path, document("gamma", {"0.006": entry()}))
+    text = page.text(tmp_path, tmp_path)
+    assert "- **What wins:** not measured yet." in text
+    assert "ML-100K, MF, protocol paper; ML-100K, LightGCN, protocol paper" in text
+    assert "the alpha sweep; the beta sweep; `0.002`, `0.004`, `0.008`" in text
+    with pytest.raises(SystemExit, match="holds no result files"):
+        page.main(str(tmp_path / "nowhere"), str(tmp_path / "page.md"))
+
+
+def test_the_page_in_the_docs_is_that_of_the_results(page: ModuleType) -> None:
+    docs = ROOT / "docs"
+    text = (docs / "reproduction.md").read_text(encoding="utf-8")
+    in_step = text == page.text(ROOT / "results", docs / "images")
+    assert in_step, "run scripts/reproduction_page.py"
+    claimed = (docs / "claims.md").read_text(encoding="utf-8")
+    in_step = claimed == page.opened(claimed, ROOT / "results")
+    assert in_step, "run scripts/reproduction_page.py"
+    missing = [name for name in re.findall(r"\((images/[^)]*)\)", text) if not (docs / name).is_file()]
+    assert missing == []
+
+
+def anchors(page: str) -> set[str]:
+    """As GitHub makes them of headings."""
+    heads = re.findall(r"^#+ (.*)$", page, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def test_every_link_between_the_two_pages_and_others_leads_somewhere(
+    page: ModuleType, everything: Path
+) -> None:
+    docs = ROOT / "docs"
+    made = page.text(everything, docs / "images")
+    claimed = page.opened((docs / "claims.md").read_text(encoding="utf-8"), everything)
+    pages = {"reproduction.md": made, "claims.md": claimed}
+    for here, text in pages.items():
+        for name, anchor in re.findall(r"\]\(([\w.-]*)(?:#([^)]*))?\)", text):
+            target = pages.get(name or here) or (docs / name).read_text(encoding="utf-8")
+            assert not anchor or anchor in anchors(target), f"{here}: {name}#{anchor}"
+
+
+def test_the_claims_open_with_a_line_each(page: ModuleType, everything: Path) -> None:
+    text = page.opened(
+        "before\n<!-- claims: begin -->\nof yesterday\n<!-- claims: end -->\nafter\n", everything
+    )
+    assert text.startswith("before\n<!-- claims: begin -->\n| claim |")
+    assert text.endswith("<!-- claims: end -->\nafter\n")
+    assert "yesterday" not in text
+    assert "| **over most** | 2 of 3, not `dns` (ML-100K, MF); " in text
+    assert "| It beats DNS, also with the same pool of five | **in part** |" in text
+    assert "−.0013 / **−.0030** (ML-100K, MF); **+.0100** / **−.0100** (ML-100K, MF, honest)" in text
+    assert "| Longer lists want a larger γ | **no** |" in text
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"),
+    [(0.4320, "as printed"), (0.4260, "near"), (0.4200, "lower"), (0.4500, "higher"), (None, "")],
+)
+def test_a_printed_number_is_ours_if_one_more_seed_may_have_it(ours: float | None, verdict: str) -> None:
+    printed = cell("performance", "ml-100k", "mf", "auc-ns", 5, metric="precision")
+    assert Pair(ours, 0.001, printed, seeds=10).verdict == verdict
+
+
+def test_the_command_reads_the_claims(tmp_path: Path) -> None:
     results = tmp_path / "results"
-    results.mkdir()
     rows = {"auc-ns": entry(precision_at_5=0.43), "rns": entry(precision_at_5=0.37)}
-    values = {value: entry(precision_at_5=0.41) for value in swept_values("gamma")}
-    for part, entries in (("overall", rows), ("gamma", values)):
-        name = f"{part}-ml-100k-mf-paper-paper.json"
-        (results / name).write_text(json.dumps(document(part, entries)))
-    (results / "another.json").write_text("not ours")
-
-    page = tmp_path / "docs" / "reproduction.md"
-    page.parent.mkdir()
-    page_script().main(str(results), str(page))
-    text = page.read_text()
-    assert "| `rns` | **+.0600** |" in text
-    assert ".4300 ± .0008" in text
-    assert "| `0.006` | ours       | .4100 ± .0008 |" in text
-    assert "mse ↓" in text
-    picture = page.parent / "images" / "reproduction-gamma-ml-100k-mf-paper-paper.svg"
-    assert picture.read_text().startswith("<svg")
-    assert picture.stat().st_size < 60_000
-    assert f"images/{picture.name}" in text
-
+    write(results, document("overall", rows))
+    write(results, document("gamma", {value: entry(precision_at_5=0.41) for value in swept_values("gamma")}))
     ended = evenhand("reproduce", "claims", "--out", results)
     assert ended.code == 0
     assert "yes  precision@5, auc-ns − rns: +0.0600" in ended.out

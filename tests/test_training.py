@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
+from evenhand.data.simulate import simulate_log
 from evenhand.data.splits import Split
 from evenhand.encoders import MF, Encoder, LightGCN, Vectors
 from evenhand.errors import InputError, RunError
@@ -30,6 +31,7 @@ from evenhand.training import Fit, Settings, train
 from evenhand.training.engines.torch_engine import TorchEngine
 from evenhand.training.loop import Loop
 from evenhand.training.selection import BestTest, BestValidation, LastEpoch
+from evenhand.training.settings import USUAL_PAIRS
 
 CPU = torch.device("cpu")
 SAMPLERS: list[Sampler] = [
@@ -626,3 +628,14 @@ def test_on_epoch_hears_every_epoch() -> None:
     done = trained(random_split(), "paper", on_epoch=lambda n, most, record: heard.append((n, most)))
     assert heard == [(n, 8) for n in range(1, 9)]
     assert [record["epoch"] for record in done.model.history] == list(range(1, 9))
+
+
+def test_the_usual_decay_falls_as_pairs_grow_where_every_row_moves() -> None:
+    small, large = (simulate_log(n, 300, 20 * n, seed=0) for n in (400, 20_000))
+    assert len(small) < USUAL_PAIRS < len(large)
+    for encoder in (MF(), LightGCN()):
+        assert Settings().under("honest", encoder, small).weight_decay == encoder.weight_decay
+        found = Settings().under("honest", encoder, large).weight_decay
+        assert found == pytest.approx(encoder.weight_decay * USUAL_PAIRS / len(large), rel=0.01)
+    assert Settings(updates="sparse").under("honest", MF(), large).weight_decay == MF.weight_decay
+    assert Settings(weight_decay=0.1).under("honest", MF(), large).weight_decay == 0.1

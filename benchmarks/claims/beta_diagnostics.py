@@ -59,7 +59,7 @@ def count(users: np.ndarray, items: np.ndarray, hot: np.ndarray, held_out: np.nd
 
 
 def negatives_by_epoch(
-    split: Split, sampler: eh.AUCSampler, epochs: int, seed: int = 0
+    split: Split, sampler: eh.AUCSampler, epochs: int, lr: float = LR, seed: int = 0
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Users and sampled items of every epoch of BPR with Adam, the learning rate a tenth after epoch 20."""
     generator = torch.Generator().manual_seed(seed)
@@ -69,7 +69,7 @@ def negatives_by_epoch(
         (torch.randn(n, DIM, generator=generator) * (2 / (n + DIM)) ** 0.5).requires_grad_()
         for n in (split.n_users, split.n_items)
     ]
-    optimiser = torch.optim.Adam(tables, lr=LR, weight_decay=DECAY)
+    optimiser = torch.optim.Adam(tables, lr=lr, weight_decay=DECAY)
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, [MILESTONE])
     for _ in range(epochs):
         order = torch.randperm(len(users), generator=generator)
@@ -92,6 +92,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--betas", type=float, nargs="+", default=[0.0005, 0.01, 0.1])
+    parser.add_argument("--lr", type=float, default=LR)
     parser.add_argument("--hot", default="paper", help="the rule for hot items: paper or honest")
     given = parser.parse_args()
     split = eh.given_split(
@@ -108,7 +109,8 @@ def main() -> None:
         published = {c.metric: c.text for c in cells("beta", setting=beta)}
         sampler = eh.AUCSampler(beta=beta, ecdf=64)
         rows = [
-            count(u, i, hot, split.test.keys) for u, i in negatives_by_epoch(split, sampler, given.epochs)
+            count(u, i, hot, split.test.keys)
+            for u, i in negatives_by_epoch(split, sampler, given.epochs, given.lr)
         ]
         for name, stretch in stretches.items():
             if not rows[stretch]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fuzz.targets import archives, documents, models, tables, texts
+from fuzz.targets import archives, commands, documents, model_commands, models, searches, tables, texts
 from fuzz.targets.target import Target
 
 TARGETS: dict[str, Target] = {
     target.name: target
-    for room in (tables, archives, models, documents, texts)
+    for room in (tables, archives, models, documents, texts, commands, model_commands, searches)
     for target in room.TARGETS
 }  # fmt: skip

@@ -48,7 +48,7 @@ def _folder(kind: str, file: str) -> Callable[[bytes, Path], object]:
     return read
 
 
-def _tensors(random: Random, seeds: list[bytes]) -> bytes:
+def tensors(random: Random, seeds: list[bytes]) -> bytes:
     """A header that lies: other types, shapes and places of the same bytes."""
     if random.random() < 0.4:
         return mutated(random, seeds)
@@ -87,7 +87,7 @@ def _tensors(random: Random, seeds: list[bytes]) -> bytes:
     return len(text).to_bytes(8, "little") + text + body
 
 
-def _arrow(*names: str) -> Callable[[Random, list[bytes]], bytes]:
+def arrow(*names: str) -> Callable[[Random, list[bytes]], bytes]:
     def make(random: Random, seeds: list[bytes]) -> bytes:
         if random.random() < 0.6:
             return mutated(random, seeds)
@@ -129,7 +129,7 @@ def _checkpoint(data: bytes, folder: Path) -> None:
 
 def _checkpoints(random: Random, seeds: list[bytes]) -> bytes:
     if random.random() < 0.5:
-        return _tensors(random, seeds)
+        return tensors(random, seeds)
     whole = random.choice(seeds)
     size = int.from_bytes(whole[:8], "little")
     try:
@@ -145,13 +145,13 @@ def _checkpoints(random: Random, seeds: list[bytes]) -> bytes:
 TARGETS = (
     Target("model-config", _folder("vectors", "config.json"), _json, weight=0.3),
     Target("model-history", _folder("vectors", "history.json"), _json, weight=0.1),
-    Target("model-vectors", _folder("vectors", "model.safetensors"), _tensors, weight=0.3),
-    Target("model-dense", _folder("dense", "model.safetensors"), _tensors, weight=0.1),
-    Target("model-sparse", _folder("sparse", "model.safetensors"), _tensors, weight=0.3),
-    Target("model-counts", _folder("counts", "model.safetensors"), _tensors, weight=0.1),
-    Target("model-users", _folder("vectors", "users.arrow"), _arrow("id"), weight=0.3),
-    Target("model-known", _folder("sparse", "known.arrow"), _arrow("user", "item", "touched"), weight=0.3),
-    Target("model-blend", _folder("blend", "model.safetensors"), _tensors, weight=0.3),
+    Target("model-vectors", _folder("vectors", "model.safetensors"), tensors, weight=0.3),
+    Target("model-dense", _folder("dense", "model.safetensors"), tensors, weight=0.1),
+    Target("model-sparse", _folder("sparse", "model.safetensors"), tensors, weight=0.3),
+    Target("model-counts", _folder("counts", "model.safetensors"), tensors, weight=0.1),
+    Target("model-users", _folder("vectors", "users.arrow"), arrow("id"), weight=0.3),
+    Target("model-known", _folder("sparse", "known.arrow"), arrow("user", "item", "touched"), weight=0.3),
+    Target("model-blend", _folder("blend", "model.safetensors"), tensors, weight=0.3),
     Target("vectors-npz", _vectors("npz"), weight=0.5),
     Target("vectors-parquet", _vectors("parquet"), weight=0.5),
     Target("checkpoint", _checkpoint, _checkpoints, weight=0.5),

@@ -23,13 +23,13 @@ class DivergedError(RunError):
     """Training left the numbers; the message has no full stop, so that the caller can say what is kept."""
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
+def unknown(kind: str, name: object, known: Iterable[str]) -> InputError:
     """An `InputError` for a name that does not exist, offering the nearest one that does.
 
     >>> str(unknown("method", "auc-n", ["auc-ns", "rns"]))
     "unknown method 'auc-n'; did you mean 'auc-ns'? Known: auc-ns, rns."
     """
-    names = sorted(known)
-    near = get_close_matches(name.lower(), names, n=1, cutoff=0.5) if len(name) <= _LONGEST_NAME else []
+    names, given = sorted(known), str(name)
+    near = get_close_matches(given.lower(), names, n=1, cutoff=0.5) if len(given) <= _LONGEST_NAME else []
     hint = f"did you mean '{near[0]}'? " if near else ""
-    return InputError(f"unknown {kind} '{name}'; {hint}Known: {', '.join(names)}.")
+    return InputError(f"unknown {kind} '{given}'; {hint}Known: {', '.join(names)}.")

@@ -18,7 +18,7 @@ from evenhand.audit.result import Audit, Exposure
 from evenhand.audit.slices import Slices
 from evenhand.audit.sweep import Progress, Swept, audience_of, sweep
 from evenhand.errors import InputError
-from evenhand.metrics.lists import LONGEST_LIST, count
+from evenhand.metrics.lists import count, list_lengths
 
 if TYPE_CHECKING:
     from evenhand.data.hot import HotRule
@@ -49,7 +49,7 @@ def audit(
     """
     from evenhand.audit.attributes import read_attributes
 
-    ks = _list_lengths(k)
+    ks = list_lengths(k)
     reading = dict(reading or {})
     asked = _named(recs)
     if progress is not None:
@@ -81,15 +81,6 @@ def audit(
         confusion=measures.confusion(),
         examples=choose_examples(ground, systems, notable, attributes.titles, headline),
     )
-
-
-def _list_lengths(k: int | Iterable[int]) -> tuple[int, ...]:
-    ks = list(k) if isinstance(k, Iterable) else [k]
-    if not ks or any(not isinstance(n, int | np.integer) or n < 1 for n in ks):
-        raise InputError(f"k must be one or more whole numbers from 1 up, not {k!r}.")
-    if max(ks) > LONGEST_LIST:
-        raise InputError(f"k may be up to {LONGEST_LIST:,}: nobody looks at longer lists.")
-    return tuple(sorted({int(n) for n in ks}))
 
 
 def _named(recs: Mapping[str, Any] | Any) -> dict[str, Any]:

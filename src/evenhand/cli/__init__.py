@@ -29,6 +29,12 @@ def main() -> NoReturn:
     except BrokenPipeError:  # the reader has what it wanted
         _drop_output()
         code = 0
+    except (MemoryError, RuntimeError) as problem:
+        from evenhand.memory import is_shortage
+
+        if not is_shortage(problem):
+            raise
+        _leave("there is not enough memory for this; ask for less at a time, or give it a larger machine.", 1)
     except OSError as problem:
         _drop_output()
         _leave(f"{problem.filename or 'the output cannot be written'}: {problem.strerror or problem}.", 2)

@@ -50,9 +50,7 @@ class Running:
     epochs: Annotated[int | None, typer.Option(help="Epochs at most, else as in the settings.")] = None
     until: Annotated[
         int | None,
-        typer.Option(
-            help="Find the number of epochs: until so many bring no rise on a tenth of train."
-        ),
+        typer.Option(help="Find the number of epochs: until so many bring no rise on a tenth of train."),
     ] = None
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto"
     data_dir: Annotated[

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenhand.cli.options import Sampling, Training
+from evenhand.data.words import whole_number
 from evenhand.errors import InputError, unknown
 
 if TYPE_CHECKING:
@@ -65,9 +66,10 @@ def trials_at_once(text: str) -> SideBySide:
     """What `--side-by-side` asks for."""
     if text == "auto":
         return "auto"
-    if not text.isdecimal() or int(text) < 1:
+    number = whole_number(text)
+    if not number:
         raise InputError(f"--side-by-side takes a number from 1 on, or auto, not '{text}'.")
-    return int(text)
+    return number
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from evenhand.data.words import whole_number
 from evenhand.errors import InputError
 
 if TYPE_CHECKING:
@@ -74,8 +75,9 @@ class HotRule:
             return HotRule(count_all=True)
         if word == "honest":
             return HotRule()
-        if word.isdecimal() and int(word) >= 1:
-            return HotRule(share=None, at_least=int(word))
+        number = whole_number(word)
+        if number:
+            return HotRule(share=None, at_least=number)
         try:
             share = float(word)
         except ValueError:

@@ -19,6 +19,7 @@ from evenhand.experiments.setup import Setup
 from evenhand.experiments.tune import TuneResult
 from evenhand.experiments.tune import tune as search
 from evenhand.experiments.verdict import verdict
+from evenhand.metrics.lists import list_lengths
 from evenhand.metrics.statistics import Summary, summarise
 from evenhand.metrics.users import METRICS
 from evenhand.rivals import Rival
@@ -135,8 +136,8 @@ def compare(
     if len(set(labels)) != len(labels):
         raise InputError(f"every method can be named once only: {', '.join(labels)}.")
     encoder = resolve_encoder(encoder)
-    ks = tuple(sorted(set(ks)))
-    settings = (settings or Settings()).under(protocol, encoder)
+    ks = list_lengths(ks)
+    settings = (settings or Settings()).under(protocol, encoder, split.train)
     rule = HotRule.parse(hot or protocol)
     numbers, where = seed_numbers(seeds), resolve_device(device)
     hot_mask = rule.mask(split)

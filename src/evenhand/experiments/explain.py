@@ -32,7 +32,7 @@ def explained(
     device: str = "auto",
 ) -> Iterator[str]:
     """One line on each thing that a reader of the results would ask about."""
-    settings, where = settings.under(protocol, encoder), resolve_device(device)
+    settings, where = settings.under(protocol, encoder, split.train), resolve_device(device)
     parts = ", ".join(f"{name} {len(part):,}" for name, part in split.parts().items())
     yield f"data: {split.n_users:,} users × {split.n_items:,} items; pairs: {parts}"
     yield f"split: {split.description}"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from evenhand.data.words import whole_number
 from evenhand.errors import InputError, unknown
+from evenhand.metrics.lists import LONGEST_LIST
 from evenhand.metrics.users import ACCURACY, HIGHER_IS_BETTER
 
 MOST = 2
@@ -68,9 +70,12 @@ def _parsed(text: str, known: Sequence[str], n_items: int | None) -> Goal:
     name, _, k = text.partition("@")
     if name not in known:
         raise unknown("metric of a search", name, known)
-    if not k.isdecimal() or int(k) < 1:
+    length = whole_number(k)
+    if not length:
         raise InputError(f"a metric is written name@k, as in ndcg@10, not '{text}'.")
-    return Goal(f"{name}@{int(k)}", name, min(int(k), n_items or int(k)))
+    if length > LONGEST_LIST:
+        raise InputError(f"the k of a metric may be up to {LONGEST_LIST:,}, unlike that of '{text}'.")
+    return Goal(f"{name}@{length}", name, min(length, n_items or length))
 
 
 def _check_two(first: Goal, second: Goal, n_items: int | None) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from evenhand.data.interactions import Interactions
 from evenhand.encoders import Encoder
 from evenhand.experiments.entrants import Entrant, entrant
 from evenhand.methods import wrong_types_told
@@ -33,10 +34,11 @@ class Setup:
         encoder: str | Encoder = "mf",
         settings: Settings | None = None,
         protocol: ProtocolName = "honest",
+        train: Interactions | None = None,
     ) -> Setup:
-        """With everything filled in that the settings leave to the protocol or the encoder."""
+        """With everything filled in that the settings leave to the protocol, the encoder or the data."""
         encoder = resolve_encoder(encoder)
-        return Setup(entrant(method), encoder, (settings or Settings()).under(protocol, encoder))
+        return Setup(entrant(method), encoder, (settings or Settings()).under(protocol, encoder, train))
 
     def parts(self) -> dict[str, Any]:
         """What has parameters here; a rival is not trained, so encoder and settings mean nothing to it."""

@@ -19,6 +19,7 @@ import numpy as np
 
 from evenhand.errors import InputError, RunError
 from evenhand.experiments.goals import Goal
+from evenhand.experiments.kept import as_kept, kept_point, kept_trial
 from evenhand.experiments.search_space import Space
 from evenhand.experiments.trial import Trial, Verdict
 from evenhand.training.checkpoint import one_process
@@ -44,8 +45,10 @@ class Study:
         self._study, self._where, self._space = study, where, space
         self._start, self._seed, self._shared = dict(start), seed, shared
         self._open: list[Asked] = []
-        if not shared:
-            with storage_errors(where, RunError):
+        with storage_errors(where, InputError):
+            self._counts()
+            self.finished()
+            if not shared:
                 self._take_over()
 
     def finished(self) -> list[Trial]:
@@ -53,19 +56,10 @@ class Study:
 
         with storage_errors(self._where, RunError):
             found = self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        return [
-            Trial(
-                place,
-                self._tidy(one.params),
-                Verdict(
-                    tuple(map(float, one.values)),
-                    tuple(one.user_attrs.get("margins", ())),
-                    one.user_attrs.get("problem"),
-                ),
-                float(one.user_attrs.get("seconds", 0)),
-            )
-            for place, one in enumerate(sorted(found, key=lambda one: one.number), start=1)
-        ]
+        ordered = enumerate(sorted(found, key=lambda one: one.number), start=1)
+        with as_kept(self._where):
+            goals = len(self._study.directions)
+            return [kept_trial(place, one, self._space, goals) for place, one in ordered]
 
     def asked(self, size: int, trials: int) -> list[Asked]:
         """The points to be told next, of a search for so many trials.
@@ -126,8 +120,9 @@ class Study:
                 n_startup_trials=max(1, AT_RANDOM // size) * size,
                 multivariate=True if len(self._study.directions) > 1 else None,
             )
-        trial = self._study.ask({name: span.distribution() for name, span in self._space.items()})
-        return Asked(self._tidy(trial.params), trial)
+            warnings.simplefilter("ignore", UserWarning)  # a point outside of the space is refused below
+            trial = self._study.ask({name: span.distribution() for name, span in self._space.items()})
+        return Asked(self._point(trial.params), trial)
 
     def _counts(self) -> tuple[int, int, int]:
         """How many trials have finished, how many run, and how many wait to be asked for again."""
@@ -144,12 +139,13 @@ class Study:
         for one in self._study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
             if set(one.params) == set(self._space):
                 trial = optuna.trial.Trial(self._study, one._trial_id)
-                self._open.append(Asked(self._tidy(one.params), trial))
+                self._open.append(Asked(self._point(one.params), trial))
             else:
                 self._study.tell(one.number, state=optuna.trial.TrialState.FAIL)
 
-    def _tidy(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: span.tidy(values[name]) for name, span in self._space.items()}
+    def _point(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        with as_kept(self._where):
+            return kept_point(values, self._space)
 
 
 @contextmanager
@@ -179,9 +175,11 @@ def open_study(
                 load_if_exists=True,
             )
             before = study.user_attrs.get("identity")
-            if before is None:
-                study.set_user_attr("identity", dict(identity))
-        if before is not None and before != dict(identity):
+            if before is None and not study.get_trials(deepcopy=False):
+                before = dict(identity)
+                study.set_user_attr("identity", before)
+        if before != dict(identity):
+            before = before if isinstance(before, dict) else {}
             other = sorted(key for key in {*before, *identity} if before.get(key) != identity.get(key))
             raise InputError(
                 f"{where} holds a search '{name}' that differs in {', '.join(other)}; give the same as when "

@@ -73,7 +73,7 @@ def tune(
         raise InputError(f"a search takes a number of trials from 1 on, not {trials}.")
     chosen = check_pick(pick, len(parse_goals(metric)))
     fixed = fixed or {}
-    asked = Setup.of(method, encoder, settings, protocol)
+    asked = Setup.of(method, encoder, settings, protocol, split.train)
     space = search_space(asked, fixed, ranges)
     if not space:
         raise InputError(f"'{asked.entrant.label}' has no parameter left to tune.")

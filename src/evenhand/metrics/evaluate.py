@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenhand.errors import InputError
-from evenhand.metrics.lists import Lists, count, read_lists
+from evenhand.metrics.lists import Lists, count, list_lengths, read_lists
 from evenhand.metrics.statistics import Summary, summarise
 from evenhand.metrics.users import METRICS, NO_ITEM, UserMetrics, score_lists
 
@@ -118,7 +118,7 @@ def evaluate(
     """
     from evenhand.data.hot import HotRule
 
-    ks = _checked_ks(k)
+    ks = list_lengths(k)
     users = np.flatnonzero(split.test.activity)
     if not len(users):
         raise InputError("the test part of the split is empty, so there is nothing to evaluate against.")
@@ -170,13 +170,6 @@ def _notes(odd: Mapping[str, int], n_users: int, k: int, n_seeds: int) -> list[s
     return [sentence for what, sentence in told.items() if odd[what]]
 
 
-def _checked_ks(k: int | Iterable[int]) -> list[int]:
-    ks = list(k) if isinstance(k, Iterable) else [k]
-    if not ks or any(not isinstance(n, int | np.integer) or n < 1 for n in ks):
-        raise InputError(f"k must be one or more whole numbers from 1 up, not {k!r}.")
-    return sorted({int(n) for n in ks})
-
-
 def evaluate_named(recs: Any, split: Split, k: int | Iterable[int], hot: Any = "honest") -> list[Evaluation]:
     """One evaluation for each value of the column `name`, as `compare` writes it; one in all without it."""
     import pyarrow as pa
@@ -195,7 +188,7 @@ def evaluate_named(recs: Any, split: Split, k: int | Iterable[int], hot: Any = "
     if "name" not in plain.column_names:
         return [evaluate(recs, split, k, hot)]
     names = pc.unique(plain["name"]).to_pylist()
-    ks = list(_checked_ks(k))
+    ks = list_lengths(k)
     return [
         evaluate(plain.filter(pc.equal(plain["name"], name)), split, ks, hot, name=str(name))
         for name in names

@@ -6,6 +6,7 @@ order once, and each thing that had to be decided becomes a note.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from evenhand.data.columns import Column
 from evenhand.data.words import count as count
 from evenhand.errors import InputError
 from evenhand.metrics.users import NO_ITEM, UNKNOWN_ITEM
+from evenhand.visible import one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,6 +36,20 @@ COLUMNS = (
 
 LONGEST_LIST = 10_000
 """Slots that may be asked for: each takes memory for every user, whether a list fills it or not."""
+
+
+def list_lengths(k: int | Iterable[int]) -> tuple[int, ...]:
+    """The lengths that were asked for, ascending and once each.
+
+    >>> list_lengths([10, 5, 10])
+    (5, 10)
+    """
+    ks = list(k) if isinstance(k, Iterable) else [k]
+    if not ks or any(not isinstance(n, int | np.integer) or n < 1 for n in ks):
+        raise InputError(f"k must be one or more whole numbers from 1 up, not {one_line(repr(k), 100)}.")
+    if max(ks) > LONGEST_LIST:
+        raise InputError(f"k may be up to {LONGEST_LIST:,}: nobody looks at longer lists.")
+    return tuple(sorted({int(n) for n in ks}))
 
 
 @dataclass(frozen=True, eq=False)

@@ -129,6 +129,10 @@ class _Config:
 
 def _read_config(folder: Path) -> _Config:
     path = folder / "config.json"
+    if not folder.exists():
+        raise InputError(f"{folder} does not exist; name a model folder that `evenhand train` wrote.")
+    if not folder.is_dir():
+        raise InputError(f"{folder} is a file, not a model folder that `evenhand train` wrote.")
     if not path.is_file():
         raise InputError(f"{folder} is not a model folder: it has no config.json.")
     try:

@@ -14,14 +14,17 @@ from torch import Tensor
 
 from evenhand.data.csr import slices_within
 from evenhand.data.interactions import Interactions
+from evenhand.memory import check_memory
 from evenhand.ranking.model import Model
 from evenhand.ranking.topk import by_product
-from evenhand.rivals.base import Fitted, Rival, check_number, check_whole
+from evenhand.rivals.base import Fitted, Rival, check_number, check_whole, solvable
 
 _CHUNK_CELLS = {"cpu": 2**21, "cuda": 2**27}
 """Numbers held at once, in gathered vectors and in normal equations: what fits caches, what fills a GPU."""
 _BLOCK_COST = 2**14
 """Pairs in a block of rows: long enough to outweigh a call, short enough to keep every core busy."""
+_BYTES_A_NUMBER = 2 * 4
+"""Old and new vectors, in float32."""
 _SPREAD = 0.01
 """Standard deviation of the vectors that the first half-step starts from."""
 
@@ -56,14 +59,21 @@ class ALS(Rival):
         check_whole("steps", self.steps, least=0)
 
     def fit(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> FittedALS:
+        check_memory(
+            _BYTES_A_NUMBER * self.factors * (train.n_users + train.n_items),
+            torch.device(device),
+            f"ALS with {self.factors:,} factors",
+            "lower factors",
+        )
         # Drawn on the CPU, so that a seed means the same start on every device.
         drawn = torch.randn(train.n_items, self.factors, generator=torch.Generator().manual_seed(seed))
         items = (_SPREAD * drawn).to(device)
         users = items.new_zeros(train.n_users, self.factors)
         by_user, by_item = (train.indptr, train.items), train.by_item
-        for _ in range(self.iterations):
-            users = solved(*by_user, items, self.alpha, self.l2, self.steps, users)
-            items = solved(*by_item, users, self.alpha, self.l2, self.steps, items)
+        with solvable(self):
+            for _ in range(self.iterations):
+                users = solved(*by_user, items, self.alpha, self.l2, self.steps, users)
+                items = solved(*by_item, users, self.alpha, self.l2, self.steps, items)
         return FittedALS(self, train, users, items, seed)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
@@ -22,6 +24,10 @@ from evenhand.ranking.model import Model
 from evenhand.ranking.recommender import list_table
 from evenhand.ranking.topk import top_by
 from evenhand.training.progress import OnEpoch
+from evenhand.visible import one_line
+
+LARGEST = 10**9
+"""Parameters beyond this are mistakes, and leave 32 bits when they are multiplied."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +58,18 @@ class Rival(ABC):
         """Learn from the pairs of `train`; ratings and times are not looked at."""
 
     def fit_in_steps(
-        self, train: Interactions, seed: int, device: str | torch.device, on_step: OnEpoch | None
+        self,
+        train: Interactions,
+        seed: int,
+        device: str | torch.device,
+        on_step: OnEpoch | None,
+        held: Interactions | None = None,
     ) -> Fitted:
-        """The same; a rival that takes several steps tells `on_step` how many are done."""
+        """The same; a rival that takes several steps tells `on_step` how many are done.
+
+        One that has something to settle does so on the pairs `held`, if there are any, else on some of
+        `train`.
+        """
         return self.fit(train, seed, device)
 
 
@@ -110,16 +125,32 @@ class FittedItems(Fitted):
         )
 
 
+@contextmanager
+def solvable(rival: Rival) -> Iterator[None]:
+    """Equations without a solution within the digits there are come of parameters that are no good."""
+    try:
+        yield
+    except torch.linalg.LinAlgError as problem:  # type: ignore[attr-defined]
+        raise InputError(f"'{rival.label}' has no solution on this data; raise l2.") from problem
+
+
 def check_whole(name: str, value: Any, least: int = 1) -> None:
     """A parameter that counts something."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InputError(f"{name} must be a whole number of at least {least}, not {value}.")
+    _check_size(name, value)
 
 
 def check_number(name: str, value: Any, *, zero: bool) -> None:
     """A finite number, positive or (with `zero`) at least 0."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    if not is_number or value < 0 or (value == 0 and not zero):
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and value < math.inf
+    if not is_number or not value >= 0 or (value == 0 and not zero):
         raise InputError(
             f"{name} must be a {'number of at least 0' if zero else 'positive number'}, not {value}."
         )
+    _check_size(name, value)
+
+
+def _check_size(name: str, value: float) -> None:
+    if value > LARGEST:
+        raise InputError(f"{name} may be up to {LARGEST:,}, not {one_line(value, 30)}.")

@@ -1,7 +1,8 @@
 """Closed forms and vectors trained with AUC-optimal negatives in one list, each part for what it is good at.
 
-What is left open is settled on a tenth of the pairs that is held out for that: each part's few numbers, how
-long to train, and how much each part counts. Then every part is fitted again to all pairs.
+What is left open is settled on held-out pairs: each part's few numbers, how long to train, and how much each
+part counts. Where there is no validation part, a tenth of the pairs is held out for that, and every part that
+counts is fitted again to all of them.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ from evenhand.rivals.itemknn import ItemKNN
 from evenhand.training.progress import OnEpoch
 from evenhand.training.run import train
 from evenhand.training.selection import STOPPING_K, Evaluator
-from evenhand.training.settings import Settings
+from evenhand.training.settings import Settings, scaled_decay
 
 HELD_OUT = 0.1
-"""Share of the pairs on which everything is settled."""
+"""Share of the pairs on which everything is settled where there is no validation part."""
 CLOSED: dict[str, tuple[Rival, ...]] = {
     "ease": tuple(EASE(l2=l2, balance=balance) for l2 in (150, 400, 1000) for balance in (0, 0.2)),
     "als": (ALS(alpha=2, l2=30), ALS(alpha=4, l2=60), ALS(alpha=10, l2=100)),
@@ -112,10 +113,16 @@ class Blend(Rival):
         return self.fit_in_steps(train, seed, device, None)
 
     def fit_in_steps(
-        self, train: Interactions, seed: int, device: str | torch.device, on_step: OnEpoch | None
+        self,
+        train: Interactions,
+        seed: int,
+        device: str | torch.device,
+        on_step: OnEpoch | None,
+        held: Interactions | None = None,
     ) -> FittedBlend:
         where = torch.device(device)
-        rest, held = held_out_share(train, HELD_OUT)
+        is_whole = held is not None and len(held) > 0
+        rest, held = (train, held) if is_whole and held is not None else held_out_share(train, HELD_OUT)
         judge = _Judge(rest, held)
         makers = [self._makers(name, train, seed, where) for name in self.names]
         steps = _Steps(sum(map(len, makers)) + len(makers), on_step)
@@ -124,7 +131,7 @@ class Blend(Rival):
         parts, counting = [], []
         for each, one, share in zip(makers, settled, shares, strict=True):
             if share:
-                parts.append(each[one.place](train, None, one.epochs)[0])
+                parts.append(one.part if is_whole else each[one.place](train, None, one.epochs)[0])
                 counting.append(share)
             steps.one_more()
         return FittedBlend(
@@ -167,6 +174,8 @@ def _trained(method: str, encoder: str, seed: int, device: torch.device) -> _Mak
     def make(pairs: Interactions, held: Interactions | None, epochs: int) -> tuple[Part, int]:
         nothing = pairs.take(np.zeros(len(pairs), dtype=bool))
         settings = _TRAINING[encoder]
+        if settings.weight_decay is not None:
+            settings = replace(settings, weight_decay=scaled_decay(settings.weight_decay, pairs))
         if held is None:
             settings = replace(settings, epochs=epochs)
         split = Split(pairs, held, nothing, "a part of a blend", ())
@@ -191,6 +200,7 @@ def averaged(model: Model) -> Model:
 class _Settled:
     """The best form of a part."""
 
+    part: Part
     place: int
     epochs: int
     scores: Tensor
@@ -232,7 +242,7 @@ class _Judge:
             scores = standardised(part.scores(self.users))
             value = self.value(scores)
             if found is None or value > found[0]:
-                found = value, _Settled(place, epochs, scores)
+                found = value, _Settled(part, place, epochs, scores)
             steps.one_more()
         assert found is not None
         return found[1]

@@ -11,7 +11,7 @@ from torch import Tensor
 from evenhand.data.interactions import Interactions
 from evenhand.memory import check_memory
 from evenhand.ranking.item_table import DenseTable
-from evenhand.rivals.base import FittedItems, Rival, check_number
+from evenhand.rivals.base import FittedItems, Rival, check_number, solvable
 from evenhand.rivals.cooccurrence import cooccurrences
 
 _CHUNK_CELLS = 2**24
@@ -53,7 +53,8 @@ class EASE(Rival):
         scale = self._scale(gram.diagonal())
         gram *= scale[:, None] * scale
         gram.diagonal().add_(self.l2)
-        factor = torch.linalg.cholesky(gram)
+        with solvable(self):
+            factor = torch.linalg.cholesky(gram)
         del gram
         weights = torch.cholesky_inverse(factor)
         del factor

@@ -92,11 +92,16 @@ def is_rival_model(model: AnyModel) -> bool:
 
 
 def _rival_of(model: AnyModel) -> Rival:
-    values: dict[str, Any] = dict(model.info["rival"])
-    name = values.pop("name", None)
-    if name not in RIVALS:
-        raise InputError(f"the model was made by '{name}', which is no rival that evenhand knows.")
-    return RIVALS[name].rival(**values)
+    try:
+        values: dict[str, Any] = dict(model.info["rival"])
+        name = values.pop("name", None)
+        if name not in RIVALS:
+            raise InputError(f"the model was made by '{name}', which is no rival that evenhand knows.")
+        return RIVALS[name].rival(**values)
+    except InputError:
+        raise
+    except (TypeError, ValueError) as problem:
+        raise InputError("the model does not say how it was made, so it cannot be fitted anew.") from problem
 
 
 def _stacked(found: RivalFit, seeds: Sequence[int], known: Interactions) -> AnyModel:

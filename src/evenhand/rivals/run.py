@@ -95,9 +95,10 @@ def fit_rival(
 
     `on_step` is told of the steps of those rivals that have several.
     """
+    held = None if protocol == "paper" else split.validation
     began = time.perf_counter()
     fitted = tuple(
-        rival.fit_in_steps(split.train, seed, device, on_step)
+        rival.fit_in_steps(split.train, seed, device, on_step, held)
         for seed in (seeds if rival.seeded else seeds[:1])
     )
     seconds = time.perf_counter() - began

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.errors import InputError
-from evenhand.samplers.base import Batch, BoundSampler, Sampler, best, products, rows, stacked
+from evenhand.samplers.base import Batch, BoundSampler, Sampler, best, check_drawn, products, rows, stacked
 from evenhand.samplers.law import UnobservedLaw, scaled
 
 EXACT_UP_TO = 10_000
@@ -102,10 +102,9 @@ class AUCSampler(Sampler):
         if not 0 <= self.gamma <= 1:
             raise InputError(f"gamma must lie in [0, 1], not {self.gamma}.")
         for name in ("candidates", "probes"):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise InputError(f"{name} must be a whole number of at least 1, not {getattr(self, name)}.")
-        if self.ecdf not in ("exact", "auto") and not (isinstance(self.ecdf, int) and self.ecdf >= 1):
-            raise InputError(f"ecdf must be 'exact', 'auto' or a whole number of draws, not {self.ecdf}.")
+            check_drawn(name, getattr(self, name))
+        if self.ecdf not in ("exact", "auto"):
+            check_drawn("ecdf", self.ecdf, "'exact', 'auto' or ")
 
     def draws(self, n_items: int) -> int:
         """How many draws a rank rests on in a catalogue of this size; 0 for the exact rank."""

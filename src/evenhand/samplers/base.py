@@ -16,6 +16,10 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.errors import InputError
+from evenhand.visible import one_line
+
+MOST_DRAWN = 10_000
+"""Items that may be drawn for a positive: beyond, the exact rank and the hardest negative cost less."""
 
 
 @dataclass(frozen=True)
@@ -209,3 +213,10 @@ def best(candidates: Tensor, value: Tensor, n: int) -> Tensor:
     pools = (replicas, size, n, total // n)
     winner = value.reshape(pools).argmax(-1, keepdim=True)
     return candidates.reshape(pools).gather(-1, winner).squeeze(-1)
+
+
+def check_drawn(name: str, value: Any, besides: str = "") -> None:
+    """A number of items that are drawn for each positive, or once for all of a batch."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_DRAWN:
+        wanted = f"{besides}a whole number from 1 to {MOST_DRAWN:,}"
+        raise InputError(f"{name} must be {wanted}, not {one_line(str(value), 40)}.")

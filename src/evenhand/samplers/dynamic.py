@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
-from evenhand.errors import InputError
-from evenhand.samplers.base import Batch, BoundSampler, Sampler, best, products, rows
+from evenhand.samplers.base import Batch, BoundSampler, Sampler, best, check_drawn, products, rows
 from evenhand.samplers.law import UnobservedLaw
 
 
@@ -24,8 +23,7 @@ class DynamicSampler(Sampler):
     structural = ("candidates",)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.candidates, int) or self.candidates < 1:
-            raise InputError(f"candidates must be a whole number of at least 1, not {self.candidates}.")
+        check_drawn("candidates", self.candidates)
 
     @classmethod
     def bind_replicas(

@@ -21,7 +21,7 @@ from evenhand.objectives import BPR, Objective
 from evenhand.samplers.base import BoundSampler, Sampler, bind, check_together
 from evenhand.training.adam import Adam
 from evenhand.training.engines import Plan, engine_for
-from evenhand.training.settings import DENSE_UP_TO, Settings
+from evenhand.training.settings import Settings, is_sparse
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Loop:
         self.is_plain_mf = type(self.model) is Tables and type(objective) is BPR
         """Whether gradients are those of two tables and BPR, which engines know in closed form."""
         self._decay = [encoder.weight_decay if s.weight_decay is None else s.weight_decay for s in self._each]
-        self._lazy = _updates_lazily(self.settings, self.model)
+        self._lazy = _updates_lazily(self.settings, encoder, self.model)
         self._new_loss = partial(objective.start, train, self.model, self.seeds)
         self._start_loss()
         self.step = 0
@@ -204,15 +204,13 @@ def _each(settings: Settings | Sequence[Settings], replicas: int) -> list[Settin
     return each
 
 
-def _updates_lazily(settings: Settings, model: Tables) -> bool:
+def _updates_lazily(settings: Settings, encoder: Encoder, model: Tables) -> bool:
     if settings.updates == "sparse" and model.propagates:
         raise InputError(
             "sparse updates need an encoder whose vectors are its rows, such as mf; "
             "in this one every vector depends on every row."
         )
-    if settings.updates != "auto":
-        return settings.updates == "sparse"
-    return not model.propagates and model.users.shape[1] + model.items.shape[1] > DENSE_UP_TO
+    return is_sparse(settings.updates, encoder, model.users.shape[1] + model.items.shape[1])
 
 
 def _bind(samplers: Sequence[Sampler], train: Interactions, device: torch.device) -> list[BoundSampler]:

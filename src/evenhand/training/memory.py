@@ -17,7 +17,7 @@ from evenhand.errors import InputError
 from evenhand.memory import available_bytes, gigabytes
 from evenhand.objectives import BPR, Objective
 from evenhand.samplers import AUCSampler, BalancedSampler, PopularitySampler, Sampler
-from evenhand.training.settings import DENSE_UP_TO, Settings
+from evenhand.training.settings import Settings, is_sparse
 
 _FLOAT, _LONG = 4, 8
 _BLOCK = 4
@@ -63,9 +63,7 @@ class Work:
     @property
     def sparse(self) -> bool:
         """Whether only rows move that a batch touched."""
-        if self.settings.updates != "auto":
-            return self.settings.updates == "sparse"
-        return not isinstance(self.encoder, LightGCN) and self.n_users + self.n_items > DENSE_UP_TO
+        return is_sparse(self.settings.updates, self.encoder, self.n_users + self.n_items)
 
     @property
     def draws(self) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -41,6 +42,10 @@ from evenhand.training.selection import (
     Selection,
 )
 from evenhand.training.settings import JUDGED_UP_TO, ProtocolName, Settings, exact_repeats, resolve_device
+
+MOST_SEEDS = 10_000
+_ABSURD = 100
+"""Times the loss of guessing, ln 2: no sigmoid of such a margin differs from 0 or 1 in 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +153,7 @@ def train(
     if objective is None:
         objective = contender(method).objective if isinstance(method, str) else BPR()
     given = [settings] * len(numbers) if isinstance(settings, Settings) else settings
-    each = [one.under(protocol, encoder) for one in given]
+    each = [one.under(protocol, encoder, split.train) for one in given]
     rule = HotRule.parse(hot or protocol)
     hot_mask = rule.mask(split)
 
@@ -223,7 +228,24 @@ def train(
         validation=tuple(selection.value.tolist()) if isinstance(selection, BestValidation) else None,
         epochs=tuple(int(e) + 1 for e in selection.epoch),
         seconds=seconds,
-        notes=(*split.notes, *loop.notes, *notes, *(evaluator.notes if evaluator else ())),
+        notes=(
+            *split.notes,
+            *loop.notes,
+            *notes,
+            *(evaluator.notes if evaluator else ()),
+            *_runaway(objective, history, max(one.lr for one in each)),
+        ),
+    )
+
+
+def _runaway(objective: Objective, history: Sequence[Mapping[str, Any]], lr: float) -> tuple[str, ...]:
+    """A note on a loss that is a number and yet no good; those of other objectives have other scales."""
+    loss = max(history[-1]["loss"], default=0.0) if history and type(objective) is BPR else 0.0
+    if loss <= _ABSURD * math.log(2):
+        return ()
+    return (
+        f"The loss ended at {loss:.2g}, where guessing has {math.log(2):.2f}; lower --lr, as {lr:g} is "
+        "probably too high.",
     )
 
 
@@ -252,6 +274,8 @@ def refitted(
 
 def seed_numbers(seeds: int | Sequence[int], *, repeatable: bool = False) -> tuple[int, ...]:
     """A number of seeds means 0, 1, 2…; one may be repeated only where replicas differ otherwise."""
+    if isinstance(seeds, int) and seeds > MOST_SEEDS:
+        raise InputError(f"there may be up to {MOST_SEEDS:,} seeds.")
     numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not numbers or (len(set(numbers)) != len(numbers) and not repeatable):
         raise InputError("seeds must be at least one, and all different.")

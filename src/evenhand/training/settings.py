@@ -11,7 +11,8 @@ from typing import Literal, get_args
 
 import torch
 
-from evenhand.encoders import Encoder
+from evenhand.data.interactions import Interactions
+from evenhand.encoders import Encoder, LightGCN
 from evenhand.errors import InputError, unknown
 
 ProtocolName = Literal["honest", "paper"]
@@ -20,6 +21,8 @@ Updates = Literal["auto", "dense", "sparse"]
 EngineName = Literal["auto", "torch"]
 DENSE_UP_TO = 100_000
 """Users and items together; above this, rows that a batch did not touch are left alone."""
+USUAL_PAIRS = 72_000
+"""Training pairs of the data on which the encoders' usual weight decay was chosen."""
 JUDGED_UP_TO = 20_000
 """How many users each epoch is judged on, unless told otherwise."""
 
@@ -38,7 +41,10 @@ class Settings:
     lr: float = 0.002
     """Adam's learning rate."""
     weight_decay: float | None = None
-    """L2 coupled into Adam's gradient, on every parameter at every step; None leaves it to the encoder."""
+    """L2 coupled into Adam's gradient, on every parameter at every step.
+
+    None takes what is usual for the encoder, and less of it the more pairs there are (`usual_decay`).
+    """
     milestones: tuple[int, ...] = ()
     """After these epochs the learning rate falls to a tenth."""
     negatives: int | None = None
@@ -100,15 +106,41 @@ class Settings:
         """
         return self.lr * 0.1 ** sum(epoch >= m for m in self.milestones)
 
-    def under(self, protocol: ProtocolName, encoder: Encoder | None = None) -> Settings:
-        """These settings with what the protocol prescribes and what is left to the encoder."""
+    def under(
+        self, protocol: ProtocolName, encoder: Encoder | None = None, train: Interactions | None = None
+    ) -> Settings:
+        """These settings with what the protocol prescribes and what is left to the encoder and the data."""
         filled = self
         if self.weight_decay is None and encoder is not None:
-            filled = replace(filled, weight_decay=encoder.weight_decay)
+            filled = replace(filled, weight_decay=usual_decay(encoder, self.updates, train))
         if protocol == "honest":
             return filled
         updates = "dense" if self.updates == "auto" else self.updates
         return replace(filled, patience=None, drop_last=True, updates=updates)
+
+
+def usual_decay(encoder: Encoder, updates: Updates, train: Interactions | None) -> float:
+    """The encoder's weight decay for these pairs.
+
+    A dense step pulls every row towards 0, while a row's own pairs push it in one step of many: with ten
+    times the pairs, ten times more seldom. So the decay falls as they grow. A sparse step moves only rows
+    whose pairs are in it, and leaves the two in balance.
+    """
+    if train is None or is_sparse(updates, encoder, train.n_users + train.n_items):
+        return encoder.weight_decay
+    return scaled_decay(encoder.weight_decay, train)
+
+
+def scaled_decay(decay: float, train: Interactions) -> float:
+    """A weight decay that suits data of the usual size, for larger data; three digits."""
+    return float(f"{decay * min(1, USUAL_PAIRS / max(1, len(train))):.3g}")
+
+
+def is_sparse(updates: Updates, encoder: Encoder, rows: int) -> bool:
+    """Whether only the rows move that a batch touched."""
+    if updates != "auto":
+        return updates == "sparse"
+    return not isinstance(encoder, LightGCN) and rows > DENSE_UP_TO
 
 
 def resolve_device(name: str) -> torch.device:

@@ -45,16 +45,21 @@ def updated(
     try:
         encoder_values = dict(info["encoder"])
         encoder = ENCODERS[encoder_values.pop("name")](**encoder_values)
+        if any(type(value) is not int for value in encoder_values.values()):
+            raise TypeError("a size that is none")
         sampler, objective = (from_description(info[part]) for part in ("sampler", "objective"))
         known_settings = {f.name for f in fields(Settings)}
         values: dict[str, Any] = {k: v for k, v in info["settings"].items() if k in known_settings}
-    except (KeyError, TypeError) as problem:
+        if epochs is not None:
+            values["epochs"] = epochs
+        values |= {"milestones": (), "patience": values.get("patience") or 10, "drop_last": False}
+        settings = Settings(**values)
+    except InputError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError) as problem:
         raise InputError("the model does not say how it was trained, so it cannot be updated.") from problem
     if isinstance(sampler, GroupSampler) and sampler.groups is not None:
         raise InputError("a model with a grouping of its own items cannot be updated; train it anew.")
-    if epochs is not None:
-        values["epochs"] = epochs
-    values |= {"milestones": (), "patience": values.get("patience") or 10, "drop_last": False}
 
     parts, notes = share_vocabulary({"model": model.known, "new": new})
     known, newer = parts["model"], parts["new"]
@@ -72,7 +77,7 @@ def updated(
         encoder,
         sampler,
         model.seeds,
-        Settings(**values),
+        settings,
         device=device,
         on_epoch=on_epoch,
         start=start,

@@ -44,7 +44,7 @@ class Claim:
 
 def claims(documents: Mapping[str, Document]) -> list[Claim]:
     """Every answer that result files give, by file; see `record.documents`."""
-    readers = {"overall": _against_all, "alpha": _inverted_u, "beta": _inverted_u, "gamma": _range_against_k}
+    readers = {"overall": _against_all, "alpha": _over_alpha, "beta": _over_beta, "gamma": _range_against_k}
     return [
         claim for document in documents.values() for claim in readers[document["identity"]["part"]](document)
     ]
@@ -99,7 +99,36 @@ def _one_metric(document: Document, others: list[str], metric: str, k: int) -> I
         yield Claim(title(document), holds, text, key, label, None if math.isnan(gap) else gap)
 
 
-def _inverted_u(document: Document) -> Iterator[Claim]:
+def _over_alpha(document: Document) -> Iterator[Claim]:
+    """Precision is said to rise and fall, OHR to be level up to the best α and to rise beyond it."""
+    yield from _inverted_u(document, {"precision@5": 1})
+    yield from _rise_at_the_end(document, "ohr@5")
+
+
+def _over_beta(document: Document) -> Iterator[Claim]:
+    """Precision is said to rise and fall, OHR to fall and rise."""
+    yield from _inverted_u(document, {"precision@5": 1, "ohr@5": -1})
+
+
+def _rise_at_the_end(document: Document, key: str) -> Iterator[Claim]:
+    """Whether the largest value has more than the one with the least, and more than the smallest."""
+    entries, part = document["entries"], document["identity"]["part"]
+    values = sorted(entries, key=float)
+    if len(values) < 3:
+        return
+    least, first, last = _best(entries, key, -1), values[0], values[-1]
+    tests = [over_seeds(entries[last], entries[other], key) for other in (least, first)]
+    adjusted = holm([np.nan if test is None else test.p for test in tests])
+    known = all(test is not None for test in tests)
+    risen = all(_side(test, p) == 1 for test, p in zip(tests, adjusted, strict=True))
+    shown = dict.fromkeys((first, least, last))
+    told = ", ".join(f"{value} {_mean(entries[value], key):.4f}" for value in shown)
+    shape = f": a rise at the end (Holm p {_p(max(adjusted))} at most)" if risen else ": no rise at the end"
+    text = f"{key} over {part}: {told}{shape if known else ''}."
+    yield Claim(title(document), risen if known else None, text)
+
+
+def _inverted_u(document: Document, metrics: Mapping[str, int]) -> Iterator[Claim]:
     """Whether the best value lies inside the range and both ends are worse, beyond chance over seeds.
 
     The best is picked on the seeds that it is tested with, which flatters it a little.
@@ -108,7 +137,7 @@ def _inverted_u(document: Document) -> Iterator[Claim]:
     values = sorted(entries, key=float)
     if len(values) < 3:
         return
-    for key, sign in (("precision@5", 1), ("ohr@5", -1)):
+    for key, sign in metrics.items():
         best = _best(entries, key, sign)
         ends = [value for value in (values[0], values[-1]) if value != best]
         tests = [over_seeds(entries[best], entries[end], key) for end in ends]
@@ -116,13 +145,16 @@ def _inverted_u(document: Document) -> Iterator[Claim]:
         worse = [_side(test, p) == sign for test, p in zip(tests, adjusted, strict=True)]
         known = all(test is not None for test in tests)
         holds = (len(ends) == 2 and all(worse)) if known else None
+        said = [
+            f"worse, Holm p {_p(p)}" if is_ else "no worse" for is_, p in zip(worse, adjusted, strict=True)
+        ]
         told = "; ".join(
-            f"{end} {_mean(entries[end], key):.4f} ({'worse, Holm p ' + _p(p) if is_worse else 'no worse'})"
-            for end, is_worse, p in zip(ends, worse, adjusted, strict=True)
+            f"{end} with {_mean(entries[end], key):.4f} ({how})" for end, how in zip(ends, said, strict=True)
         )
         name = "inverted U" if sign > 0 else "U"
         shape = "" if holds is None else f": {'an' if sign > 0 else 'a'} {name}" if holds else f": no {name}"
-        text = f"{key} over {part}: best at {best} ({_mean(entries[best], key):.4f}), ends {told}{shape}."
+        top = f"best at {best} ({_mean(entries[best], key):.4f})"
+        text = f"{key} over {part}: {top}, ends: {told}{shape}."
         yield Claim(title(document), holds, text)
 
 

@@ -104,6 +104,8 @@ def _published(request: Request, one: Contender, row: str) -> Recipe:
             lr=numbers.lr,
             weight_decay=numbers.weight_decay,
             milestones=numbers.milestones,
+            # What is held at a high rate until its milestones may not be judged before.
+            patience=None if numbers.milestones else Settings.patience,
         ).under(request.protocol),
         source,
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from evenhand.errors import InputError
+from evenhand.metrics.student import t_quantile
 from evenhand.paper.errata import LOWER_IS_BETTER
 from evenhand.paper.published import Cell, cells
 from evenhand.paper.reproduce.recipes import published_row
@@ -17,6 +20,13 @@ PERFORMANCE = ("precision", "recall", "f1", "ndcg", "ohr", "ocr", "uhr", "ucr")
 ERRORS_K = 5
 """The paper's FPR and FNR are those of the top 5."""
 ERRATUM = "!"
+NEAR = 0.01
+"""Printed numbers this close count as near, however small the spread over our seeds."""
+_MORE = {
+    "gamma": ("precision@5", "precision@10", "precision@20"),
+    "beta": ("hot_share", "hot_share_first_epoch", "false_share", "false_share_first_epoch"),
+}
+"""Columns of a sweep that stand there whether the paper prints them or not."""
 LEGEND = (
     "ours: mean ± standard deviation over seeds; paper: as printed, with ! where the number cannot be right "
     "or contradicts another (docs/claims.md); difference: ours − paper in our standard deviations."
@@ -30,6 +40,7 @@ class Pair:
     mean: float | None
     std: float | None
     cell: Cell | None
+    seeds: int = 1
 
     @property
     def difference(self) -> float | None:
@@ -37,6 +48,30 @@ class Pair:
         if self.mean is None or not self.std or self.cell is None:
             return None
         return (self.mean - self.cell.value) / self.std
+
+    @property
+    def reach(self) -> float | None:
+        """How far from our mean one more seed may lie (95 %); None for one seed.
+
+        >>> round(Pair(0.43, 0.001, None, seeds=10).reach, 5)
+        0.00237
+        """
+        if self.std is None or self.seeds < 2:
+            return None
+        return _deviations(self.seeds) * self.std
+
+    @property
+    def verdict(self) -> str:
+        """The printed number is `as printed` (our next seed may have it), `near`, `higher` or `lower` ours.
+
+        Empty where there is nothing to compare.
+        """
+        if self.mean is None or self.cell is None:
+            return ""
+        gap = self.mean - self.cell.value
+        if abs(gap) <= (self.reach or 0.0):
+            return "as printed"
+        return "near" if abs(gap) <= NEAR else "higher" if gap > 0 else "lower"
 
     def texts(self) -> tuple[str, str, str]:
         """The pair as three cells of a table.
@@ -46,12 +81,12 @@ class Pair:
         >>> Pair(0.4301, 0.0017, printed).texts()
         ('.4301 ± .0017', '.4324', '−1.4')
         """
-        ours = "–" if self.mean is None else _short(self.mean)
+        ours = "–" if self.mean is None else short(self.mean)
         if self.std is not None:
-            ours += f" ± {_short(self.std)}"
+            ours += f" ± {short(self.std)}"
         paper, difference = "–", "–"
         if self.cell is not None:
-            paper = _short(self.cell.value) + (f" {ERRATUM}" if self.cell.errata else "")
+            paper = short(self.cell.value) + (f" {ERRATUM}" if self.cell.errata else "")
         if self.difference is not None:
             size = abs(self.difference)
             sign = "−" if self.difference < 0 else "+"
@@ -116,20 +151,19 @@ def _grid(document: Document, table: str, columns: dict[str, str], k: int | None
         for c in cells(table, what["dataset"], what["encoder"], k=k)
         if c.metric in columns
     }
-    rows = {
-        label: tuple(
-            pair(entry, key, printed.get((published_row(label) or "", metric)))
-            for metric, key in columns.items()
-        )
-        for label, entry in document["entries"].items()
-    }
+    rows = {}
+    for label, entry in document["entries"].items():
+        row = published_row(label) or ""
+        rows[label] = tuple(pair(entry, key, printed.get((row, metric))) for metric, key in columns.items())
     return Grid(f"{title(document)}, {word}", "method", tuple(columns), rows)
 
 
 def _sweep(document: Document) -> Grid:
     part = document["identity"]["part"]
     printed = {(c.setting, _key(c)): c for c in cells(TABLES[part])}
-    columns = tuple(dict.fromkeys(key for _, key in printed))
+    columns = tuple(
+        dict.fromkeys([*(k for _, k in printed if k not in _MORE.get(part, ())), *_MORE.get(part, ())])
+    )
     entries = sorted(document["entries"].items(), key=lambda item: float(item[0]))
     rows = {
         value: tuple(pair(entry, key, printed.get((value, key))) for key in columns)
@@ -140,8 +174,8 @@ def _sweep(document: Document) -> Grid:
 
 def pair(entry: dict[str, Any], key: str, cell: Cell | None) -> Pair:
     """The metric of a row, as `precision@5` or `mse`, beside a printed cell."""
-    found = entry["metrics"].get(key) or {"mean": None, "std": None}
-    return Pair(found["mean"], found["std"], cell)
+    found = entry["metrics"].get(key) or {"mean": None, "std": None, "values": ()}
+    return Pair(found["mean"], found["std"], cell, len(found["values"]))
 
 
 def _key(cell: Cell) -> str:
@@ -150,11 +184,17 @@ def _key(cell: Cell) -> str:
 
 def _heading(metric: str) -> str:
     name = metric.partition("@")[0]
-    arrow = "" if name.endswith("share") else " ↓" if name in LOWER_IS_BETTER else " ↑"
+    arrow = "" if "share" in name else " ↓" if name in LOWER_IS_BETTER else " ↑"
     return f"{metric}{arrow}"
 
 
-def _short(value: float) -> str:
+@cache
+def _deviations(seeds: int) -> float:
+    """Half the interval of one more seed, in standard deviations."""
+    return t_quantile(0.975, seeds - 1) * math.sqrt(1 + 1 / seeds)
+
+
+def short(value: float) -> str:
     """Four digits, without the zero before the point."""
     return f"{value:.4f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.4f}"
 
@@ -182,9 +222,13 @@ def _numbers(entry: dict[str, Any]) -> str:
     used = entry["training"]
     decay = ",".join(map(str, used["milestones"]))
     falls = f", a tenth after {decay}" if decay else ""
+    found = entry.get("epochs_found")
+    epochs = (
+        f"{used['epochs']} epochs at most" if found is None else f"{found} epochs, found on held-out pairs"
+    )
     return (
         f"batch {used['batch']}, lr {used['lr']:g}{falls}, weight decay {used['weight_decay']:g}, "
-        f"{used['epochs']} epochs at most; {entry['source']}"
+        f"{epochs}; {entry['source']}"
     )
 
 

@@ -89,7 +89,7 @@ class Optimal(NamedTuple):
     gamma: np.ndarray
     """float64 [R]"""
     prior: np.ndarray
-    """float32 [R, n_items]: τ⁻ of every item."""
+    """float32 [R, n_items, 1]: τ⁻ of every item, shaped like a table of vectors."""
     beside: np.ndarray
     """float32 [R, d, n]: vectors of the items that ranks rest on (all, or those drawn), side by side."""
     drawn: np.ndarray
@@ -221,6 +221,8 @@ def _choose_block(
             vectors[at, lane, k] = users[r, user, k]
         _look_at(indptr, own_items, mass[user], m, p, user, key, b * width, seen, base, at, lane)
         if draws:
+            for j in range(m):
+                fetch(prior, r, seen[at, lane, j], 0)
             for j in range(width):
                 for k in range(0, users.shape[2], LINE):
                     fetch(items, r, seen[at, lane, j], k)
@@ -316,7 +318,7 @@ def _most_gained(
             rise += x / (x + grown[at, m + p + q])
         for q in range(p):
             fall += grown[at, m + q] / (x + grown[at, m + q])
-        tau = np.float64(prior[r, item])
+        tau = np.float64(prior[r, item, 0])
         true = (alpha * (1 - rank) + (1 - alpha) * rank) * tau
         false = ((1 - alpha) * (1 - rank) + alpha * rank) * (1 - tau)
         free = true / (true + false)

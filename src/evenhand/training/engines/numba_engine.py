@@ -197,7 +197,7 @@ def _optimal(loop: Loop, first: AUCBound) -> Optimal:
         alpha=np.empty(replicas, dtype=np.float32),
         auto=torch.cat([one.auto for one in bound]).numpy(),
         gamma=torch.cat([one.gamma.flatten() for one in bound]).double().numpy(),
-        prior=torch.cat([one.prior for one in bound]).numpy(),
+        prior=torch.cat([one.prior for one in bound]).unsqueeze(-1).numpy(),
         beside=np.empty((replicas, dim, n), dtype=np.float32),
         drawn=np.empty((replicas, first.shared_width), dtype=np.int64),
         everything=np.empty((threads, BLOCK, n), dtype=np.float32),

@@ -1,0 +1,239 @@
+"""One contender on one split, tuned on validation and judged once on test; see docs/beyond.md.
+
+    python benchmarks/contest.py ml-100k-random-0 mf/auc-ns --data-dir FOLDER --trials 16 --seeds 5
+
+A contender is a training method on an encoder (`mf/auc-ns`, `lightgcn/dns`) or a rival (`ease`, `blend`).
+Every search has the same number of trials; it runs in a process of its own, so that the peak memory on record
+is that of the final fit. What is finished is not done again, and a search that was cut off goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import contest_splits
+import torch
+from contest_measures import KS, as_text, on_test, on_validation, peak_mb
+
+from evenhand.data.fingerprint import fingerprint
+from evenhand.data.hot import HotRule
+from evenhand.data.splits import Split
+from evenhand.data.words import count
+from evenhand.encoders import ENCODERS
+from evenhand.errors import InputError, RunError, unknown
+from evenhand.experiments.entrants import Outcome
+from evenhand.experiments.search_space import search_space
+from evenhand.experiments.setup import Setup
+from evenhand.experiments.tune import tune
+from evenhand.paper.reproduce.people import keep
+from evenhand.paper.reproduce.record import check_writable, work_folder
+from evenhand.rivals.run import Challenger, fit_rival
+from evenhand.training.checkpoint import write_whole
+from evenhand.training.run import train, versions
+from evenhand.training.settings import resolve_device
+from evenhand.visible import one_line
+
+HELD = ("batch", "epochs", "eval_users", "layers", "dim")
+"""Options that hold a trained contender's parameter at a value; rivals have none of them."""
+
+
+def options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("split", help=", ".join(contest_splits.SPLITS))
+    parser.add_argument("contender", help="mf/auc-ns, lightgcn/dns, ease, blend:parts=ease+als, …")
+    parser.add_argument("--data-dir", help="folder that holds ml-100k/ and ml-1m/")
+    parser.add_argument("--out", type=Path, default=Path("results/contest"))
+    parser.add_argument("--trials", type=int, default=16)
+    parser.add_argument("--seeds", type=int, default=5)
+    for name in HELD:
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int)
+    parser.add_argument("--side-by-side", type=int, help="trials of a trained contender that run at once")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--search-seed", type=int, default=0)
+    return parser
+
+
+def safe_name(contender: str) -> str:
+    """As part of a file's name."""
+    return re.sub(r"[/:=+]", "_", contender)
+
+
+def asked_setup(contender: str) -> Setup:
+    """`encoder/method` is trained; what has no encoder is a rival."""
+    encoder, slash, method = contender.partition("/")
+    if slash and encoder not in ENCODERS:
+        raise unknown("encoder", encoder, ENCODERS)
+    setup = Setup.of(method, encoder) if slash else Setup.of(contender)
+    if isinstance(setup.entrant, Challenger) == bool(slash):
+        raise InputError(f"'{contender}': a method is written encoder/method, and a rival by its name alone.")
+    return setup
+
+
+def held_values(setup: Setup, asked: argparse.Namespace) -> dict[str, Any]:
+    known = () if isinstance(setup.entrant, Challenger) else setup.parameters()
+    return {name: getattr(asked, name) for name in HELD if name in known and getattr(asked, name) is not None}
+
+
+def search(asked: argparse.Namespace, storage: Path) -> dict[str, Any]:
+    """What tuning found, as plain values; runs in a process of its own."""
+    setup = asked_setup(asked.contender)
+    trained = not isinstance(setup.entrant, Challenger)
+    began = time.perf_counter()
+    found = tune(
+        contest_splits.load(asked.split, asked.data_dir),
+        setup.entrant,
+        setup.encoder,
+        trials=asked.trials,
+        fixed=held_values(setup, asked),
+        storage=storage,
+        seed=asked.search_seed,
+        device=asked.device,
+        side_by_side=(asked.side_by_side or "auto") if trained else "auto",
+    )
+    return {
+        "trials": len(found.trials),
+        "seed": asked.search_seed,
+        "metric": f"{found.metric} on validation",
+        "space": {name: str(span) for name, span in found.space.items()},
+        "best": dict(found.parameters),
+        "best_value": found.value,
+        "default_value": None if found.trials[0].problem else found.trials[0].value,
+        "seconds": round(sum(trial.seconds for trial in found.trials), 1),
+        "wall_seconds": round(time.perf_counter() - began, 1),
+        "tried": [row | ({"value": None} if row["problem"] else {}) for row in found.rows()],
+    }
+
+
+def end_with_parent(parent: int) -> None:
+    """A search whose contest was killed must not go on and keep the machine busy."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def tuned(asked: argparse.Namespace, storage: Path) -> dict[str, Any]:
+    """The search of a contender that has something to search for, and else why there is none."""
+    setup = asked_setup(asked.contender)
+    if not search_space(setup, held_values(setup, asked)):
+        settles = setup.entrant.method == "blend"
+        why = "it settles its numbers itself, inside each fit" if settles else "it has no parameters"
+        return {"trials": 0, "why": why, "best": {}, "seconds": 0.0}
+    with ProcessPoolExecutor(1, get_context("spawn"), end_with_parent, (os.getpid(),)) as child:
+        try:
+            return child.submit(search, asked, storage).result()
+        except BrokenProcessPool:
+            raise RunError("the search was killed, most likely for want of memory.") from None
+
+
+def fit(split: Split, setup: Setup, asked: argparse.Namespace) -> Outcome:
+    one, seeds = setup.entrant, range(asked.seeds)
+    if isinstance(one, Challenger):
+        hot = HotRule.parse("honest").mask(split)
+        return fit_rival(split, one.rival, seeds, "honest", resolve_device(asked.device), hot, KS)
+    return train(
+        split, setup.encoder, one.sampler, seeds, setup.settings,
+        device=asked.device, ks=KS, objective=one.objective,
+    )  # fmt: skip
+
+
+def run(asked: argparse.Namespace) -> bool:
+    """False where the contender was finished already."""
+    name = safe_name(asked.contender)
+    target = asked.out / asked.split / f"{name}.json"
+    if target.exists():
+        if json.loads(target.read_text(encoding="utf-8"))["contender"] != asked.contender:
+            raise InputError(f"{target} is another contender's; choose another --out.")
+        return False
+    check_writable(asked.out)
+    setup, where = asked_setup(asked.contender), resolve_device(asked.device)
+    split = contest_splits.load(asked.split, asked.data_dir)
+    work = work_folder(asked.out) / asked.split
+    work.mkdir(exist_ok=True)
+    storage = work / f"{name}.trials"
+    found = tuned(asked, storage)
+    held = held_values(setup, asked)
+    setup = setup.having({**held, **found["best"]})
+    before = peak_mb()
+    if where.type == "cuda":
+        torch.cuda.init()  # which resetting alone does not do for every way to name a device
+        torch.cuda.reset_peak_memory_stats(where)
+    fitted = fit(split, setup, asked)
+    memory = {"peak_mb": peak_mb(), "before_fit_mb": before}
+    if where.type == "cuda":
+        memory["gpu_peak_mb"] = round(torch.cuda.max_memory_allocated(where) / 2**20, 1)
+    seeds, used = len(fitted.scorers), versions(where)
+    document = {
+        "format": 1,
+        "contender": asked.contender,
+        "method": setup.method_text({**found["best"], **held}),
+        "flags": setup.flags({**found["best"], **held}),
+        "split": {
+            "name": asked.split,
+            "description": split.description,
+            "users": split.n_users,
+            "items": split.n_items,
+            **{part: len(pairs) for part, pairs in split.parts().items()},
+        },
+        "data": {part: fingerprint(pairs) for part, pairs in split.parts().items()},
+        "command": command(asked),
+        "held": held,
+        "search": found,
+        "validation": on_validation(fitted, split),
+        "seeds": seeds,
+        "seconds": {"all": round(fitted.seconds, 2), "a_seed": round(fitted.seconds / seeds, 2)},
+        "chosen_epochs": list(fitted.epochs),
+        "memory": memory,
+        "metrics": on_test(fitted, split),
+        "hardware": f"{used['device']}, {os.cpu_count()} cores, {count(int(used['threads']), 'thread')}",
+        "versions": used,
+        "notes": list(dict.fromkeys(fitted.notes)),
+    }
+    keep(work, asked.contender, {k: [one.users for one in each] for k, each in fitted.results.items()})
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(target, as_text(document).encode())
+    storage.unlink(missing_ok=True)
+    return True
+
+
+def command(asked: argparse.Namespace) -> str:
+    """What to type to have this again, with the reader's own folder."""
+    usual = options().parse_args([asked.split, asked.contender])
+    words = [f"python benchmarks/contest.py {asked.split} {asked.contender} --data-dir FOLDER"]
+    for name, value in vars(asked).items():
+        always = name in ("trials", "seeds")
+        if name not in ("data_dir", "out") and (always or value != getattr(usual, name)):
+            words.append(f"--{name.replace('_', '-')} {value}")
+    return " ".join(words)
+
+
+def main(words: list[str] | None = None) -> int:
+    asked = options().parse_args(words)
+    what = f"{asked.contender} on {asked.split}"
+    try:
+        began = time.perf_counter()
+        done = run(asked)
+    except (InputError, RuntimeError, MemoryError, OSError) as problem:
+        print(f"{what}: {one_line(str(problem) or 'not enough memory.', 300)}", file=sys.stderr)
+        return 1
+    took = f"done in {time.perf_counter() - began:.0f} s" if done else "is there already"
+    print(f"{what}: {took}.", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
