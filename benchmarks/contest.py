@@ -38,7 +38,8 @@ from evenhand.experiments.setup import Setup
 from evenhand.experiments.tune import tune
 from evenhand.paper.reproduce.people import keep
 from evenhand.paper.reproduce.record import check_writable, work_folder
-from evenhand.rivals.run import Challenger, fit_rival
+from evenhand.rivals.blend import FittedBlend
+from evenhand.rivals.run import Challenger, RivalFit, fit_rival
 from evenhand.training.checkpoint import write_whole
 from evenhand.training.run import train, versions
 from evenhand.training.settings import resolve_device
@@ -197,6 +198,9 @@ def run(asked: argparse.Namespace) -> bool:
         "seeds": seeds,
         "seconds": {"all": round(fitted.seconds, 2), "a_seed": round(fitted.seconds / seeds, 2)},
         "chosen_epochs": list(fitted.epochs),
+        "settled": [one.blend.info["settled"] for one in fitted.fitted if isinstance(one, FittedBlend)]
+        if isinstance(fitted, RivalFit)
+        else [],
         "memory": memory,
         "metrics": on_test(fitted, split),
         "hardware": f"{used['device']}, {os.cpu_count()} cores, {count(int(used['threads']), 'thread')}",
