@@ -31,7 +31,10 @@ def costs(results: Results) -> Iterator[str]:
     used = {row["hardware"] for one in results.found.values() for row in one["entries"].values()}
     for name in sorted(used & set(SHARED_GPU)):
         yield f"Several rows shared the one {name}: a row alone is faster, and a table took less than the"
-        yield "sum.\n"
+        yield "sum. By the clock, 2026-11-15: seven processes at once made LightGCN's eleven trained rows and"
+        yield "six of MF's, ML-100K, honest protocol, ten seeds, in 119 s, beside six other trainings; in another"
+        yield "batch of fourteen MF's five losses took 148 s. So the table of one protocol takes less than five"
+        yield "minutes of one such GPU.\n"
     for encoder, seconds in _per_encoder(results).items():
         yield f"- Everything on ML-100K with {encoder}: {_time(seconds)} of training."
     yield ""
