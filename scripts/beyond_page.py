@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import contest_charts
-from contest_results import contest_folder, fields
-from contest_tables import against_blend, markdown, short, signed, tables
+from contest_results import contest_folder, fields, together
+from contest_tables import OURS, against_blend, markdown, short, signed, tables
 
 PAGE = "beyond.md"
 UNIFORM = "uniform_exposure.json"
+RANDOM = ("ml-100k-random-0", "ml-100k-random-1", "ml-100k-random-2")
 DRAWN = ("ml-100k-paper", "ml-1m-paper")
 TESTS = ("biased", "uniform")
 
@@ -33,7 +34,7 @@ def main(results: str = "results/contest", docs: str = "docs") -> None:
     text = page.read_text(encoding="utf-8")
     for name, block in {
         "tables": tables(found),
-        "blend": against_blend(found),
+        "blend": against_blend(found, together(Path(results), OURS, RANDOM)),
         "uniform": uniform(contest_folder(Path(results)) / UNIFORM),
     }.items():
         text = replaced(text, name, block)

@@ -145,6 +145,47 @@ def compared(documents: Mapping[str, Document], known: Document, people: Path) -
     return {"draws": DRAWS, "own": own, "against": lines}
 
 
+def together(results: Path, name: str, splits: Sequence[str]) -> dict[tuple[str, str], Gap]:
+    """(against, `ndcg@5`) → one contender minus another over several splits of the same people.
+
+    A user's value is the mean over seeds and splits, so that nobody counts as several. Holm's adjustment is
+    over all lines. They are kept beside the results for when the users' own values are gone.
+    """
+    path = contest_folder(results) / "together.json"
+    people = [_Recalled(contest_folder(results) / WORK / split) for split in splits]
+    lines: list[Document] = []
+    for against in AGAINST:
+        pairs = [(runs.of(name), runs.of(against)) for runs in people]
+        if all(a is not None and b is not None for a, b in pairs):
+            for key in (f"{metric}@{k}" for k in KS for metric in JUDGED):
+                a, b = (_of_everyone([pair[side] for pair in pairs], key) for side in (0, 1))
+                if (found := bootstrap_over_users(a, b, draws=DRAWS)) is not None:
+                    lines.append({"against": against, "metric": key, **_numbers(found)})
+    if lines:
+        write_whole(path, (json.dumps(lines, indent=1) + "\n").encode())
+    elif path.exists():
+        lines = json.loads(path.read_text(encoding="utf-8"))
+    adjusted = holm([line["p"] for line in lines])
+    return {
+        (line["against"], line["metric"]): Gap(
+            line["difference"], line["low"], line["high"], float(p), line["low"] > 0 or line["high"] < 0
+        )
+        for line, p in zip(lines, adjusted, strict=True)
+    }
+
+
+def _of_everyone(runs: Sequence[Runs | None], key: str) -> np.ndarray:
+    """One value a user who is judged on every split."""
+    metric, k = key.split("@")
+    each: list[dict[int, float]] = []
+    for one in runs:
+        assert one is not None
+        values = np.mean([seed.per_user(metric) for seed in one[int(k)]], axis=0)
+        each.append(dict(zip(one[int(k)][0].users.tolist(), values.tolist(), strict=True)))
+    everyone = sorted(set.intersection(*map(set, each)))
+    return np.array([np.mean([found[user] for found in each]) for user in everyone])
+
+
 class _Recalled:
     """Users' values, read once."""
 

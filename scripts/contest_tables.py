@@ -73,8 +73,8 @@ def table(field: Field) -> str:
     return markdown(heads, rows)
 
 
-def against_blend(found: list[Field]) -> str:
-    """`blend` − ease and − als on every split, then a sentence each."""
+def against_blend(found: list[Field], pooled: dict[tuple[str, str], Gap]) -> str:
+    """`blend` − ease and − als on every split and on the random ones together, then a sentence each."""
     heads = ["split", "against", *map(label, GAPS)]
     rows = [
         [title(field.name), f"`{against}`", *(_span(field.gaps.get((OURS, against, key))) for key in GAPS)]
@@ -84,6 +84,9 @@ def against_blend(found: list[Field]) -> str:
     ]
     if not rows:
         return "Not measured yet."
+    for against in AGAINST if pooled else ():
+        name = "ML-100K, the three random splits, a user's mean"
+        rows.append([name, f"`{against}`", *(_span(pooled.get((against, key))) for key in GAPS)])
     verdicts = [f"- {verdict(field)}" for field in found if OURS in field.documents]
     return markdown(heads, rows) + "\n\n" + "\n".join(verdicts)
 

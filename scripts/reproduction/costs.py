@@ -32,9 +32,9 @@ def costs(results: Results) -> Iterator[str]:
     for name in sorted(used & set(SHARED_GPU)):
         yield f"Several rows shared the one {name}: a row alone is faster, and a table took less than the"
         yield "sum. By the clock, 2026-11-15: seven processes at once made LightGCN's eleven trained rows and"
-        yield "six of MF's, ML-100K, honest protocol, ten seeds, in 119 s, beside six other trainings; in another"
-        yield "batch of fourteen MF's five losses took 148 s. So the table of one protocol takes less than five"
-        yield "minutes of one such GPU.\n"
+        yield "six of MF's, ML-100K, honest protocol, ten seeds, in 119 s, beside six other trainings; in"
+        yield "another batch of fourteen MF's five losses took 148 s. So the table of one protocol takes less"
+        yield "than five minutes of one such GPU.\n"
     for encoder, seconds in _per_encoder(results).items():
         yield f"- Everything on ML-100K with {encoder}: {_time(seconds)} of training."
     yield ""
