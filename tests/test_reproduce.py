@@ -352,7 +352,7 @@ def test_own_parameters_come_from_the_paper_the_code_or_the_text() -> None:
     assert cause.entrant.objective.weight == 0.05  # type: ignore[attr-defined]
     assert cause.settings is not None
     assert cause.settings.batch == 128, "nothing was tuned for LightGCN, so the paper's loop"
-    assert recipe(Request("overall", "ml-1m"), "ease").entrant.rival == EASE(l2=800)  # type: ignore[union-attr]
+    assert recipe(Request("overall", "ml-1m"), "ease").entrant.rival == EASE(l2=980)  # type: ignore[union-attr]
     assert recipe(Request("overall", "ml-1m"), "ease:l2=5").entrant.rival == EASE(l2=5)  # type: ignore[union-attr]
 
 

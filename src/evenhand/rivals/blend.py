@@ -51,7 +51,8 @@ GRAPH_UP_TO = {"cpu": 200_000, "cuda": 50_000_000}
 _ENCODERS: Mapping[str, Encoder] = {"mf": MF(), "lightgcn": LightGCN()}
 _LARGE, _BATCH = 200_000, 4096
 """Pairs from which on steps are larger, and how large."""
-_PATIENCE = 8
+_TRAINING = Settings(patience=8)
+"""How a part is trained."""
 AVERAGED: Mapping[str, int] = {"cpu": 1, "cuda": 3}
 """Seeds of a trained part whose scores are averaged: what one of them owes to chance, the others do not.
 
@@ -173,7 +174,7 @@ def _closed(rival: Rival, seed: int, device: torch.device) -> _Maker:
 def _trained(method: str, encoder: str, seed: int, device: torch.device) -> _Maker:
     def make(pairs: Interactions, held: Interactions | None, epochs: int) -> tuple[Part, int]:
         nothing = pairs.take(np.zeros(len(pairs), dtype=bool))
-        settings = Settings(patience=_PATIENCE)
+        settings = _TRAINING
         if len(pairs) > _LARGE:
             settings = replace(settings, batch=_BATCH)
         if held is None:
