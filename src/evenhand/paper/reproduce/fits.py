@@ -81,7 +81,8 @@ def fit_batch(
     checkpoints = work / _work_name(batch, device)
     settings = first.settings
     if request.until is not None:
-        longest = max(epochs_until(one, request, split, checkpoints, device, on_epoch) for one in batch)
+        first_look = _first_look(checkpoints)
+        longest = max(epochs_until(one, request, split, first_look, device, on_epoch) for one in batch)
         settings = replace(settings, epochs=longest)
     outcome = train(
         split,
@@ -93,7 +94,7 @@ def fit_batch(
         device=device,
         ks=request.ks,
         on_epoch=on_epoch,
-        checkpoints=checkpoints / "all",
+        checkpoints=checkpoints,
         resume=True,
         objective=first.entrant.objective,
     )
@@ -136,7 +137,14 @@ def epochs_until(
 
 def forget(batch: Sequence[Recipe], work: Path, device: str) -> None:
     """Remove the checkpoints of rows that are on record."""
-    shutil.rmtree(work / _work_name(batch, device), ignore_errors=True)
+    checkpoints = work / _work_name(batch, device)
+    for folder in (checkpoints, _first_look(checkpoints)):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _first_look(checkpoints: Path) -> Path:
+    """Where the trainings that only look for the number of epochs are kept."""
+    return checkpoints.with_name(f"{checkpoints.name}-until")
 
 
 def _finished(
