@@ -494,3 +494,17 @@ def test_cpu_and_gpu_agree(rival: Rival) -> None:
     log = small_log()
     here, there = (rival.fit(log, 0, device).scores(np.arange(60)).cpu() for device in ("cpu", "cuda"))
     torch.testing.assert_close(here, there, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("cells", [2**26, 100])
+def test_both_ways_to_count_what_occurs_together_agree(monkeypatch: pytest.MonkeyPatch, cells: int) -> None:
+    """In one piece or in many; users and items without a pair included."""
+    monkeypatch.setattr(ease, "_CHUNK_CELLS", cells)
+    log = corner_cases(seed=4)
+    x = np.zeros((log.n_users, log.n_items))
+    x[log.users, log.items] = 1
+    for found in (
+        ease.gram_by_counting(log),
+        ease.gram_by_products(log, torch.device("cpu")),
+    ):
+        assert np.array_equal(found.numpy(), x.T @ x)
