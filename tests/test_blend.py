@@ -329,3 +329,23 @@ def test_honest_fits_settle_on_validation_and_paper_fits_inside_train(log: Inter
     for protocol, one in wanted.items():
         found = fit_rival(split, blend, [0], protocol, torch.device("cpu"), hot, (5,))
         torch.testing.assert_close(found.fitted[0].scores(everyone), one.scores(everyone))
+
+
+def test_what_is_trained_depends_on_the_size_of_the_data(
+    log: Interactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpu = torch.device("cpu")
+    whole = ("ease", "als", "auc-ns")
+    assert Blend().names_for(log, cpu) == whole
+    assert Blend().encoder_for(log, cpu) == "lightgcn"
+    monkeypatch.setattr(blend_module, "GRAPH_UP_TO", {"cpu": 10})
+    assert Blend().names_for(log, cpu) == ("ease", "als")
+    assert Blend(encoder="mf").names_for(log, cpu) == whole
+    assert Blend(shares="1+1+1").names_for(log, cpu) == whole
+    assert Blend("ease+auc-ns").names_for(log, cpu) == ("ease", "auc-ns")
+    assert Blend("als+auc-ns").names_for(log, cpu) == ("als", "auc-ns")
+    assert Blend("als+auc-ns").encoder_for(log, cpu) == "mf"
+    monkeypatch.setattr(blend_module, "DENSE_UP_TO", 10)
+    assert Blend().names_for(log, cpu) == whole
+    settled = Blend().fit(log, 0, "cpu").model().info["settled"]
+    assert set(settled) == set(whole)

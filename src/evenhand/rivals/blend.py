@@ -47,7 +47,7 @@ CLOSED: dict[str, tuple[Rival, ...]] = {
 DENSE_UP_TO = 20_000
 """Items beyond which a weight for every pair of them is too much, and itemknn stands in for ease."""
 GRAPH_UP_TO = {"cpu": 200_000, "cuda": 50_000_000}
-"""Pairs up to which LightGCN is worth its time; beyond, MF."""
+"""Pairs up to which LightGCN is worth its time. MF beside ease was not, so that beyond nothing is trained."""
 _ENCODERS: Mapping[str, Encoder] = {"mf": MF(), "lightgcn": LightGCN()}
 _LARGE, _BATCH = 200_000, 4096
 """Pairs from which on steps are larger, and how large."""
@@ -73,7 +73,8 @@ class Blend(Rival):
     shares: str = "auto"
     """How much each part counts, joined by + as well; "auto" settles them on what is held out."""
     encoder: str = "auto"
-    """Of the trained parts: mf, lightgcn, or lightgcn where the data is small enough for the device."""
+    """Of the trained parts: mf, lightgcn, or "auto": lightgcn where the data is small enough for the device,
+    and beyond none beside ease, unless shares are given, and mf beside others."""
 
     seeded: ClassVar[bool] = True
 
@@ -126,7 +127,8 @@ class Blend(Rival):
         is_whole = held is not None and len(held) > 0
         rest, held = (train, held) if is_whole and held is not None else held_out_share(train, HELD_OUT)
         judge = _Judge(rest, held)
-        makers = [self._makers(name, train, seed, where) for name in self.names]
+        names = self.names_for(train, where)
+        makers = [self._makers(name, train, seed, where) for name in names]
         steps = _Steps(sum(map(len, makers)) + len(makers), on_step)
         settled = [judge.best(each, steps) for each in makers]
         shares = self.given_shares() or judge.shares([one.scores for one in settled])
@@ -136,7 +138,7 @@ class Blend(Rival):
                 parts.append(one.part if is_whole else each[one.place](train, None, one.epochs)[0])
                 counting.append(share)
             steps.one_more()
-        info = {**self.info, "settled": dict(zip(self.names, shares, strict=True))}
+        info = {**self.info, "settled": dict(zip(names, shares, strict=True))}
         return FittedBlend(train, BlendModel(tuple(parts), tuple(counting), train, seeds=(seed,), info=info))
 
     def _makers(self, name: str, train: Interactions, seed: int, device: torch.device) -> list[_Maker]:
@@ -147,10 +149,21 @@ class Blend(Rival):
             return [lambda pairs, held, epochs: (vectors_from(name, pairs), 0)]
         if name in CLOSED:
             return [_closed(rival, seed, device) for rival in CLOSED[name]]
-        encoder = self.encoder
-        if encoder == "auto":
-            encoder = "lightgcn" if len(train) <= GRAPH_UP_TO[device.type] else "mf"
-        return [_trained(name, encoder, seed, device)]
+        return [_trained(name, self.encoder_for(train, device), seed, device)]
+
+    def encoder_for(self, train: Interactions, device: torch.device) -> str:
+        if self.encoder != "auto":
+            return self.encoder
+        return "lightgcn" if len(train) <= GRAPH_UP_TO[device.type] else "mf"
+
+    def names_for(self, train: Interactions, device: torch.device) -> tuple[str, ...]:
+        """The parts that are worth their time on such data."""
+        has_ease = "ease" in self.names and train.n_items <= DENSE_UP_TO
+        left_open = self.encoder == "auto" and self.given_shares() is None
+        if not has_ease or not left_open or self.encoder_for(train, device) == "lightgcn":
+            return self.names
+        kept = tuple(name for name in self.names if name not in METHODS)
+        return kept if len(kept) > 1 else self.names
 
 
 def _is_place(name: str) -> bool:
