@@ -40,7 +40,8 @@ REASONS = {
     "auc-ns": "its numbers are published, in two versions (paper and released code). No reason is known.",
 }
 UNTUNED = """{rows} of {where} carry what was found for MF on ML-100K and were not searched anew, so their
-distance from print says little.
+distance from print says little. On ML-1M, with ten times the pairs, that weight decay is most likely several
+times too strong ([results.md](results.md#the-defaults) has what it costs MF).
 """
 
 
