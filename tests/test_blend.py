@@ -273,9 +273,12 @@ def test_the_command_trains_a_base_and_a_method_as_one(tmp_path: Path) -> None:
     model = load(tmp_path / "model")
     assert isinstance(model, BlendModel)
     assert model.weights == (0.6, 0.4)
-    fast = evenhand("train", str(data), "--recipe", "fast", "--seeds", "1", "--out", str(tmp_path / "fast"))
-    assert fast.code == 0, fast.err
-    assert load(tmp_path / "fast").info["method"] == "als"
+    for told, seeds in (((), [0]), (("--seeds", "3"), [0, 1, 2])):
+        place = str(tmp_path / f"fast{len(seeds)}")
+        fast = evenhand("train", str(data), "--recipe", "fast", *told, "--out", place, "--json")
+        assert fast.code == 0, fast.err
+        assert fast.document["seeds"] == seeds
+        assert load(place).info["method"] == "als"
     both = evenhand("train", str(data), "--recipe", "fast", "--method", "rns", "--out", str(tmp_path / "x"))
     assert both.code == 2
     assert "leave --method and --base out" in both.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,6 +21,7 @@ _LARGE = 10**9
 
 @flattened
 def command(
+    context: typer.Context,
     data: opt.Data,
     out: Annotated[str, typer.Option(help="Folder for the model.")],
     training: opt.Training,
@@ -31,7 +33,7 @@ def command(
     ] = None,
     recipe: Annotated[
         str | None,
-        typer.Option(help="best: a blend that tunes itself. fast: als, within seconds. Instead of --method."),
+        typer.Option(help="best: a blend that tunes itself. fast: als, in seconds. One seed unless told."),
     ] = None,
     base: Annotated[
         str | None,
@@ -65,6 +67,9 @@ def command(
     from evenhand.rivals.run import Challenger
 
     given = flags_given(training, opt.Sampling())
+    source = context.get_parameter_source("seeds")
+    if recipe is not None and (source is None or source.name == "DEFAULT"):
+        training = replace(training, seeds=1)  # one model recommends; more would only be thrown away
     encoder = None if base is None else training.encoder
     method = asked_method(method, recipe, base, base_share, encoder)
     if isinstance(asked := entrant(method), Challenger):
