@@ -89,7 +89,8 @@ def _blend(data: bytes, folder: Path) -> None:
         raise AssertionError("vectors of a model that has none")
     run("recommend", place, "--k", 1, "--out", folder / "lists.csv")
     run("recommend", place, "--k", 2, "--json", "--seed", "all", "--known")
-    run("recommend", place, "--k", 1, "--new-users", folder / "new.csv")
+    # Not as csv: to what is no terminal that goes byte for byte.
+    run("recommend", place, "--k", 1, "--new-users", folder / "new.csv", "--json")
     run("similar", place, "i00", "--k", 1)
 
 

@@ -14,6 +14,7 @@ import torch
 from evenhand.data.interactions import Interactions
 from evenhand.encoders import Encoder, LightGCN
 from evenhand.errors import InputError, unknown
+from evenhand.samplers.base import check_drawn
 
 ProtocolName = Literal["honest", "paper"]
 SamplerScores = Literal["propagated", "raw"]
@@ -72,10 +73,10 @@ class Settings:
     """The fastest engine that can do the work, or the plain one in torch, which the others agree with."""
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch", "negatives"):
+        if self.negatives is not None:
+            check_drawn("negatives", self.negatives)
+        for name in ("epochs", "batch"):
             value = getattr(self, name)
-            if name == "negatives" and value is None:
-                continue
             if not isinstance(value, int) or value < 1:
                 raise InputError(f"{name} must be a whole number of at least 1, not {value}.")
         if not 0 < self.lr < math.inf:
