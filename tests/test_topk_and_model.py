@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from evenhand.data.interactions import Interactions
 from evenhand.errors import InputError
+from evenhand.ranking import model as ranking_model
 from evenhand.ranking import top_items, topk
 from evenhand.ranking.ids import known_positions
 from evenhand.testing import corner_cases
@@ -305,3 +306,16 @@ def test_an_item_without_a_direction_is_like_nothing() -> None:
     made = model("integer")
     made.item_vectors[1, 4] = 0
     assert made.similar(40, 11)["score"].to_pylist() == [0.0] * 11
+
+
+def test_what_is_like_nothing_is_in_no_list_of_neighbours() -> None:
+    """A vector that holds no numbers has no direction; the list is shorter by it."""
+    log = corner_cases()
+    items = torch.ones(1, log.n_items, 2)
+    items[0, 1] = torch.nan
+    made = ranking_model.Model(torch.ones(1, log.n_users, 2), items, log, seeds=(0,))
+    first, other = (log.item_ids[n].as_py() for n in (0, 1))
+    found = made.similar(first, log.n_items - 1)
+    assert len(found) == log.n_items - 2
+    assert other not in found["item"].to_pylist()
+    assert len(made.similar(other, 1)) == 0

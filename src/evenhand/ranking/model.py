@@ -84,7 +84,10 @@ class Model(AnyModel):
         others = torch.ones(len(vectors), dtype=torch.bool)
         others[place] = False
         items, scores = top_items(vectors, vectors, np.array([place]), k, only=others)
-        return pa.table({"item": self.known.item_ids.take(pa.array(items[0])), "score": pa.array(scores[0])})
+        found = items[0] >= 0  # a vector too long for its length to be a number is like no other
+        return pa.table(
+            {"item": self.known.item_ids.take(pa.array(items[0][found])), "score": pa.array(scores[0][found])}
+        )
 
     def with_users(self, history: Interactions) -> Self:
         """The vectors of these users are solved for from what they touched."""
