@@ -49,10 +49,8 @@ def on_validation(fitted: Outcome, split: Split) -> dict[str, Any]:
 
 
 def summary(values: Sequence[float]) -> dict[str, Any]:
-    """Mean, spread and one value a seed, rounded; undefined numbers are null."""
-    found = summarise(values).to_json()
-    short = {name: None if found[name] is None else round(found[name], _DIGITS) for name in ("mean", "std")}
-    return short | {"values": [None if one is None else round(one, _DIGITS) for one in found["values"]]}
+    """Mean, spread and one value a seed."""
+    return summarise(values).to_json(_DIGITS)
 
 
 def peak_mb() -> float:

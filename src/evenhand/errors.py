@@ -1,7 +1,10 @@
 """The two ways evenhand says that it cannot go on: the input is wrong, or a run failed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
+
+from evenhand.visible import one_line
 
 _LONGEST_NAME = 100
 """Characters of a name that is compared with others; the time for that grows with their square."""
@@ -33,3 +36,20 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> InputError:
     near = get_close_matches(given.lower(), names, n=1, cutoff=0.5) if len(given) <= _LONGEST_NAME else []
     hint = f"did you mean '{near[0]}'? " if near else ""
     return InputError(f"unknown {kind} '{given}'; {hint}Known: {', '.join(names)}.")
+
+
+@contextmanager
+def written_by_us(place: object, what: str, instead: str) -> Iterator[None]:
+    """What evenhand wrote there somebody may have changed since, so that it lacks anything or holds anything.
+
+    Whatever goes wrong in reading it, a person hears it in one sentence.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
+        told = one_line(f"{type(problem).__name__}: {problem}", 200)
+        raise InputError(
+            f"{place} holds {what} that evenhand did not write ({told}); {instead}."
+        ) from problem

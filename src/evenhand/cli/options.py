@@ -86,7 +86,7 @@ class Training:
     batch: Annotated[int | None, _option("Positives a step (default 1024).", "Training")] = None
     lr: Annotated[float | None, _option("Learning rate of Adam (default 0.002).", "Training")] = None
     weight_decay: Annotated[
-        float | None, _option("L2 on every parameter (default by encoder).", "Training")
+        float | None, _option("L2 on every parameter (default by encoder and data).", "Training")
     ] = None
     milestones: Annotated[
         str | None, _option("Epochs after which the rate falls to a tenth: 20,60,80.", "Training")

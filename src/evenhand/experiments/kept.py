@@ -7,25 +7,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from evenhand.errors import InputError
+from evenhand.errors import written_by_us
 from evenhand.experiments.search_space import Space
 from evenhand.experiments.trial import Trial, Verdict
-from evenhand.visible import one_line
 
 
 @contextmanager
 def as_kept(where: str) -> Iterator[None]:
     """Whatever about the trials there evenhand cannot have written, a person hears it in one sentence."""
-    try:
+    with written_by_us(where, "trials", "name another folder or --study, or begin anew with --force"):
         yield
-    except InputError:
-        raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
-        told = one_line(f"{type(problem).__name__}: {problem}", 200)
-        raise InputError(
-            f"{where} holds trials that evenhand did not write ({told}); name another folder or --study, or "
-            "begin anew with --force."
-        ) from problem
 
 
 def kept_trial(place: int, one: Any, space: Space, goals: int) -> Trial:

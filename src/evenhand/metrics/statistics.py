@@ -36,9 +36,14 @@ class Summary:
     values: tuple[float, ...]
     """One per seed. Where one of them is undefined (nan), so are mean and std."""
 
-    def to_json(self) -> dict[str, Any]:
-        """As in the `--json` of every command: nan becomes null."""
-        return {"mean": _null(self.mean), "std": _null(self.std), "values": [_null(v) for v in self.values]}
+    def to_json(self, digits: int | None = None) -> dict[str, Any]:
+        """As in the `--json` of every command: nan becomes null. Rounded to `digits`, a file stays small."""
+
+        def short(value: float | None) -> float | None:
+            known = _null(value)
+            return known if known is None or digits is None else round(known, digits)
+
+        return {"mean": short(self.mean), "std": short(self.std), "values": [short(v) for v in self.values]}
 
 
 def summarise(values: Sequence[float] | np.ndarray) -> Summary:

@@ -32,6 +32,9 @@ _SLOT, _WORTH_ASKING = 12, 2**28
 """Bytes of an item and its score in a list; bytes of all lists from which on memory is looked at first."""
 _LONGEST_COMPILED = 256
 """Longer lists are left to torch: the compiled selection keeps its list sorted by moving entries."""
+_ON_DEVICE: WeakKeyDictionary[Interactions, tuple[torch.device, Tensor, Tensor]] = WeakKeyDictionary()
+"""Rows and items of what is left out, where a GPU is asked again and again: sending them anew takes longer
+than the lists themselves."""
 
 Score = Callable[[np.ndarray], Tensor]
 """Users by index → a new tensor [n, n_items], which the caller may write to."""
@@ -216,11 +219,6 @@ def _top_masked(
     values[:] = best.cpu().numpy()
     found[:] = items.cpu().numpy()
     found[np.isneginf(values)] = -1
-
-
-_ON_DEVICE: WeakKeyDictionary[Interactions, tuple[torch.device, Tensor, Tensor]] = WeakKeyDictionary()
-"""Rows and items of what is left out, where a GPU is asked again and again: sending them anew takes longer
-than the lists themselves."""
 
 
 def _pairs_of(pairs: Interactions, users: np.ndarray, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -124,8 +124,9 @@ class Blend(Rival):
         held: Interactions | None = None,
     ) -> FittedBlend:
         where = torch.device(device)
-        is_whole = held is not None and len(held) > 0
-        rest, held = (train, held) if is_whole and held is not None else held_out_share(train, HELD_OUT)
+        rest, again = train, held is None or not len(held)
+        if held is None or again:
+            rest, held = held_out_share(train, HELD_OUT)
         judge = _Judge(rest, held)
         names = self.names_for(train, where)
         makers = [self._makers(name, train, seed, where) for name in names]
@@ -135,7 +136,7 @@ class Blend(Rival):
         parts, counting = [], []
         for each, one, share in zip(makers, settled, shares, strict=True):
             if share:
-                parts.append(one.part if is_whole else each[one.place](train, None, one.epochs)[0])
+                parts.append(each[one.place](train, None, one.epochs)[0] if again else one.part)
                 counting.append(share)
             steps.one_more()
         info = {**self.info, "settled": dict(zip(names, shares, strict=True))}

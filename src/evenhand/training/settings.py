@@ -129,12 +129,7 @@ def usual_decay(encoder: Encoder, updates: Updates, train: Interactions | None) 
     """
     if train is None or is_sparse(updates, encoder, train.n_users + train.n_items):
         return encoder.weight_decay
-    return scaled_decay(encoder.weight_decay, train)
-
-
-def scaled_decay(decay: float, train: Interactions) -> float:
-    """A weight decay that suits data of the usual size, for larger data; three digits."""
-    return float(f"{decay * min(1, USUAL_PAIRS / max(1, len(train))):.3g}")
+    return float(f"{encoder.weight_decay * min(1, USUAL_PAIRS / max(1, len(train))):.3g}")
 
 
 def is_sparse(updates: Updates, encoder: Encoder, rows: int) -> bool:

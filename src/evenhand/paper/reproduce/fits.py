@@ -199,17 +199,7 @@ def _mse(vectors: tuple[Tensor, Tensor] | None, mine: slice, split: Split) -> li
 
 
 def _summary(values: Sequence[float] | np.ndarray) -> dict[str, Any]:
-    """Rounded, so that a file stays small; undefined numbers are null."""
-
-    def short(value: float | None) -> float | None:
-        return None if value is None else round(value, _DIGITS)
-
-    found = summarise(values).to_json()
-    return {
-        "mean": short(found["mean"]),
-        "std": short(found["std"]),
-        "values": [short(v) for v in found["values"]],
-    }
+    return summarise(values).to_json(_DIGITS)
 
 
 def _work_name(batch: Sequence[Recipe], device: str) -> str:

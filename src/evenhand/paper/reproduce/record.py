@@ -18,10 +18,9 @@ from typing import Any
 import evenhand
 from evenhand.data.fingerprint import fingerprint
 from evenhand.data.splits import Split
-from evenhand.errors import InputError
+from evenhand.errors import InputError, written_by_us
 from evenhand.paper.reproduce.request import PARTS, Request
 from evenhand.training.checkpoint import write_whole
-from evenhand.visible import one_line
 
 FORMAT = 1
 WORK = ".work"
@@ -113,15 +112,8 @@ def read_document(path: Path) -> Document:
 @contextmanager
 def as_written(place: Path) -> Iterator[None]:
     """Results that somebody changed by hand may lack anything; whoever reads them is told in one sentence."""
-    try:
+    with written_by_us(place, "results", "remove them"):
         yield
-    except InputError:
-        raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
-        told = one_line(f"{type(problem).__name__}: {problem}", 200)
-        raise InputError(
-            f"{place} holds results that evenhand did not write ({told}); remove them."
-        ) from problem
 
 
 def documents(folder: Path) -> dict[str, Document]:
