@@ -11,7 +11,7 @@ from evenhand.experiments.entrants import Entrant, entrant
 from evenhand.methods import METHODS, Contender, described
 from evenhand.paper.published import cells
 from evenhand.paper.reproduce.request import Request
-from evenhand.paper.reproduce.tuned import NEEDED, RIVALS, SOURCE, TUNED, Tuned, own_values, tuned_for
+from evenhand.paper.reproduce.tuned import NEEDED, RIVALS, TUNED, Tuned, own_values, tuned_for
 from evenhand.paper.settings import PublishedSettings, Source
 from evenhand.paper.settings import settings as published_settings
 from evenhand.rivals.run import Challenger
@@ -122,7 +122,7 @@ def _tuned(request: Request, one: Contender, tuned: Tuned) -> Recipe:
             lr=tuned.lr,
             weight_decay=tuned.weight_decay,
         ).under(request.protocol),
-        SOURCE,
+        tuned.source,
     )
 
 
