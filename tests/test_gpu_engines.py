@@ -103,15 +103,3 @@ def test_exact_repeats_are_made_by_the_plain_engine_where_others_cannot() -> Non
     how = Settings(batch=64, deterministic=True)
     assert loop("rns", how, [0]).engine.name == "triton"
     assert loop("rns", how, [0], LightGCN(dim=4)).engine.name == "torch"
-
-
-@pytest.mark.parametrize(("n", "m"), [(1, 1), (50, 5), (257, 8), (1000, 19)])
-def test_scores_are_counted_in_one_pass_as_one_by_one(n: int, m: int) -> None:
-    """Ties count, and so do infinite scores; what is no number does not."""
-    from evenhand.samplers.auc import _count_below
-    from evenhand.samplers.triton_count import count_below
-
-    scores = torch.randn(3, 7, n, generator=torch.Generator().manual_seed(n)).round(decimals=1)
-    x = scores[..., torch.arange(m) % n].clone()
-    x[0, 0, 0], x[1, 0, 0], x[2, 0, 0] = torch.inf, -torch.inf, torch.nan
-    assert torch.equal(count_below(scores.to(CUDA), x.to(CUDA)).cpu(), _count_below(scores, x))

@@ -8,9 +8,8 @@ judged from the model's own score rank (trusted as far as α) and the item's pop
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal
 
 import torch
@@ -19,6 +18,7 @@ from torch import Tensor
 from evenhand.data.interactions import Interactions
 from evenhand.errors import InputError
 from evenhand.samplers.base import Batch, BoundSampler, Sampler, best, check_drawn, products, rows, stacked
+from evenhand.samplers.counting import count_below, counter
 from evenhand.samplers.law import UnobservedLaw, scaled
 
 EXACT_UP_TO = 10_000
@@ -207,44 +207,17 @@ class AUCBound(BoundSampler):
             scores = products(rows(batch.item_vectors, looked_at), users)
             drawn = (batch.shared * self.n_items).long()
             sample = users @ rows(batch.item_vectors, drawn).transpose(1, 2)
-            below = _count_below(sample, scores[..., : sizes[0]], drawn.unsqueeze(1), pool)
+            below = count_below(sample, scores[..., : sizes[0]], drawn.unsqueeze(1), pool)
             rank = (1 + below) / (self.shared_width + 2)
         x, positive, negative = scores.split(sizes, dim=-1)
         return x, positive, negative, rank
 
     def _among_all(self, users: Tensor, items: Tensor, looked_at: Tensor, m: int) -> tuple[Tensor, Tensor]:
         step = max(1, _CHUNK_SCORES.get(users.device.type, 2**24) // (users.shape[0] * self.n_items))
-        count_below = _counter(users.device.type)
+        count = counter(users.device.type)
         scores, ranks = [], []
         for begin in range(0, users.shape[1], step):
             everything = users[:, begin : begin + step] @ items.transpose(1, 2)
             scores.append(everything.gather(-1, looked_at[:, begin : begin + step]))
-            ranks.append(count_below(everything, scores[-1][..., :m]) / (self.n_items + 1))
+            ranks.append(count(everything, scores[-1][..., :m]) / (self.n_items + 1))
         return torch.cat(scores, dim=1), torch.cat(ranks, dim=1)
-
-
-@cache
-def _counter(device: str) -> Callable[[Tensor, Tensor], Tensor]:
-    """The fastest way to count there."""
-    if device == "cuda":
-        try:
-            from evenhand.samplers.triton_count import count_below
-        except ImportError:
-            return _count_below
-        return count_below
-    return _count_below
-
-
-def _count_below(scores: Tensor, x: Tensor, items: Tensor | None = None, of: Tensor | None = None) -> Tensor:
-    """How many of scores [R, B, n] are ≤ each x [R, B, m]: [R, B, m].
-
-    Where the two were rounded by different kernels, `items` and `of` name what they belong to, so that an
-    item still ties with itself.
-    """
-    counts = []
-    for m in range(x.shape[-1]):
-        below = scores <= x[..., m : m + 1]
-        if items is not None and of is not None:
-            below |= items == of[..., m : m + 1]
-        counts.append(below.sum(-1, dtype=torch.int32))
-    return torch.stack(counts, dim=-1)
