@@ -98,7 +98,7 @@ def _untimed(name: str, content: bytes) -> Any:
     if name.endswith((".log", "trials.parquet")):
         return None  # trials are compared by their values
     if name.endswith((".md", ".html")):
-        return re.sub(rb"\d+(\.\d+)? (s|seconds)\b|\| [\d.e+-]+ \| [^|]* threads \|", b"", content)
+        return re.sub(rb"\d+(\.\d+)? (s|seconds)\b|\| [\d.e+-]+ \| [^|]* threads? \|", b"", content)
     return hashlib.sha256(content).hexdigest()
 
 

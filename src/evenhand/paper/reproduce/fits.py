@@ -16,6 +16,7 @@ from torch import Tensor
 
 from evenhand.data.hot import HotRule
 from evenhand.data.splits import Split, held_out_share
+from evenhand.data.words import count
 from evenhand.experiments.entrants import Outcome
 from evenhand.methods import Contender
 from evenhand.metrics.statistics import summarise
@@ -159,7 +160,7 @@ def _finished(
         "command": request.command(recipe.label),
         "hardware": used["device"]
         if where.type == "cuda"
-        else f"{used['device']}, {used['threads']} threads",
+        else f"{used['device']}, {count(int(used['threads']), 'thread')}",
         "versions": used,
         "seconds": round(fit.seconds, 1),
         "trained_together": together,
