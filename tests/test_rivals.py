@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import evenhand as eh
-from evenhand import memory
+from evenhand import compiled, memory
 from evenhand.data.csr import gather_rows, slices_within
 from evenhand.data.hot import HotRule
 from evenhand.data.interactions import Interactions
@@ -24,7 +24,7 @@ from evenhand.experiments.verdict import verdict
 from evenhand.paper.errors import with_mse
 from evenhand.ranking import item_table
 from evenhand.ranking.recommender import Recommender
-from evenhand.rivals import RIVALS, Rival, als, als_rows, cooccurrence, ease
+from evenhand.rivals import RIVALS, Rival, als, ease
 from evenhand.rivals.als import solved
 from evenhand.rivals.run import RivalFit, challenger, fit_rival
 from evenhand.testing import corner_cases
@@ -149,14 +149,14 @@ def test_compiled_rows_do_not_depend_on_where_memory_lies() -> None:
         assert torch.equal(solved(log.indptr, log.items, items.clone(), 2.0, 30.0, 3), first)
 
 
-def test_rows_are_compiled_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_functions_are_compiled_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_place(**options: Any) -> Any:
         if options.get("cache"):
             raise RuntimeError("cannot cache function: no locator available")
         return lambda function: ("compiled", function)
 
-    monkeypatch.setattr(als_rows, "njit", no_place)
-    assert als_rows._compiled(len) == ("compiled", len)
+    monkeypatch.setattr(compiled, "njit", no_place)
+    assert compiled.compiled(fastmath=True)(len) == ("compiled", len)
 
 
 def test_a_row_that_has_arrived_stays_and_an_empty_one_is_zero() -> None:
@@ -229,11 +229,7 @@ def test_every_rival_keeps_the_promises(rival: Rival, monkeypatch: pytest.Monkey
         fitted.scores(everyone).fill_(-1)
         assert torch.equal(fitted.scores(everyone), kept)
         # A user's scores do not depend on who else is asked for, nor on the size of chunks.
-        for module, name in (
-            (cooccurrence, "_CHUNK_PAIRS"),
-            (item_table, "_CHUNK_TERMS"),
-            (ease, "_CHUNK_CELLS"),
-        ):
+        for module, name in ((item_table, "_CHUNK_TERMS"), (ease, "_CHUNK_CELLS")):
             monkeypatch.setattr(module, name, 50)
         some = everyone[::-2].copy()
         torch.testing.assert_close(rival.fit(log).scores(some), whole[some.copy()], rtol=1e-4, atol=1e-5)

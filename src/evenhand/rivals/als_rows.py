@@ -6,25 +6,14 @@ The functions hold no lock while they run, so threads can take a block of rows e
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-from numba import njit
+
+from evenhand.compiled import compiled
 
 _GAP = 64
 """Numbers between two vectors."""
 # Sums may be taken in another order, as every BLAS does; undefined numbers stay what they are.
-_OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": {"reassoc", "contract", "nsz"}}
-
-
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiled at the first call, and kept on disk for the next process wherever there is a place for it."""
-    try:
-        return njit(cache=True, **_OPTIONS)(function)
-    except RuntimeError:
-        # Neither the package's folder nor the user's cache can be written to.
-        return njit(**_OPTIONS)(function)
+_compiled = compiled(fastmath={"reassoc", "contract", "nsz"})
 
 
 @_compiled

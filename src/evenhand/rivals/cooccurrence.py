@@ -6,11 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.data.csr import gather_rows, slices_within
+from evenhand.compiled import compiled
 from evenhand.data.interactions import Interactions
-
-_CHUNK_PAIRS = 2**22
-"""Item pairs looked at together: about 100 MB of indices."""
 
 
 def cooccurrences(train: Interactions, items: np.ndarray) -> Tensor:
@@ -18,11 +15,23 @@ def cooccurrences(train: Interactions, items: np.ndarray) -> Tensor:
 
     The work is the sum of squared activities of the users concerned, not users × items.
     """
-    counts = torch.zeros(len(items) * train.n_items)
-    indptr, users_of = train.by_item
-    position, users = gather_rows(indptr, users_of, items)
-    for part in slices_within(train.activity[users], _CHUNK_PAIRS):
-        of, item = gather_rows(train.indptr, train.items, users[part])
-        cell = torch.from_numpy(position[part][of] * train.n_items + item)
-        counts.scatter_add_(0, cell, torch.ones(len(cell)))
-    return counts.view(len(items), train.n_items)
+    counts = np.zeros((len(items), train.n_items), dtype=np.float32)
+    _count(items, *train.by_item, train.indptr, train.items, counts)
+    return torch.from_numpy(counts)
+
+
+@compiled()
+def _count(
+    items: np.ndarray,
+    item_start: np.ndarray,
+    users: np.ndarray,
+    user_start: np.ndarray,
+    touched: np.ndarray,
+    counts: np.ndarray,
+) -> None:
+    for row in range(len(items)):
+        mine = counts[row]
+        for place in range(item_start[items[row]], item_start[items[row] + 1]):
+            user = users[place]
+            for other in range(user_start[user], user_start[user + 1]):
+                mine[touched[other]] += 1

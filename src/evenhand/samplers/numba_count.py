@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
+
+from evenhand.compiled import compiled
 
 
 def count_below(scores: Tensor, x: Tensor) -> Tensor:
@@ -18,7 +19,7 @@ def count_below(scores: Tensor, x: Tensor) -> Tensor:
     return found
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _count(scores: Any, x: Any, found: Any) -> None:
     for row in range(scores.shape[0]):
         for m in range(x.shape[1]):
