@@ -8,6 +8,9 @@ from typing import Any
 
 from contest_results import AGAINST, Document, Field, Gap, fields
 
+from evenhand.encoders import ENCODERS
+from evenhand.methods import METHODS
+
 PAPER = ("ml-100k-paper", "ml-1m-paper")
 TITLES = {
     "ml-100k-paper": "ML-100K, the authors' split",
@@ -70,7 +73,15 @@ def table(field: Field) -> str:
         taken = one["seconds"]["a_seed"]
         seconds = f"{taken:,.0f}" if taken >= 10 else f"{taken:.2g}"
         rows.append([f"`{name}`", short(one["validation"]["mean"]), *cells, seconds, _memory(one["memory"])])
-    return markdown(heads, rows)
+    return "\n\n".join([markdown(heads, rows), *_lacking(field)])
+
+
+def _lacking(field: Field) -> Iterator[str]:
+    """Methods that a reader looks for in vain, where all of them take part."""
+    everyone = (f"{encoder}/{method}" for method in METHODS for encoder in ENCODERS)
+    lacking = [f"`{name}`" for name in everyone if name not in field.documents]
+    if lacking and field.name in PAPER:
+        yield f"Not measured yet: {', '.join(lacking)}."
 
 
 def against_blend(found: list[Field], pooled: dict[tuple[str, str], Gap]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 
 import evenhand as eh
+from evenhand.encoders import ENCODERS
+from evenhand.methods import METHODS
 from evenhand.metrics.users import METRICS
 from evenhand.paper.reproduce.people import recall
 
@@ -22,7 +25,7 @@ import beyond_page
 import contest
 import contest_results
 import contest_splits
-from contest_tables import honest_tables
+import contest_tables
 
 
 @pytest.fixture
@@ -181,6 +184,20 @@ def test_the_page_shows_the_files_and_can_be_made_again_without_users(
     assert page.read_text(encoding="utf-8") == text
 
 
+def test_a_published_split_says_whom_it_lacks(small: eh.Split, tmp_path: Path) -> None:
+    entered(tmp_path, "popular")
+    (field,) = contest_results.fields(tmp_path)
+    assert "Not measured" not in contest_tables.table(field)
+    published = replace(field, name="ml-1m-paper")
+    assert contest_tables.table(published).endswith("`lightgcn/auc-ns`.")
+    there = {f"{encoder}/{method}": field.documents["popular"] for encoder in ENCODERS for method in METHODS}
+    assert "Not measured" not in contest_tables.table(replace(published, documents=there))
+    del there["mf/dns"]
+    assert contest_tables.table(replace(published, documents=there)).endswith(
+        "\n\nNot measured yet: `mf/dns`."
+    )
+
+
 def test_comparisons_of_other_numbers_are_not_kept(small: eh.Split, tmp_path: Path, page: Path) -> None:
     for one in ("popular", "als", "ease"):
         entered(tmp_path, one)
@@ -202,5 +219,5 @@ def test_seeds_are_paired_with_what_has_one_value() -> None:
 
 def test_the_paper_page_says_what_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "contest").mkdir()
-    told = honest_tables(tmp_path)
+    told = contest_tables.honest_tables(tmp_path)
     assert told.count("not measured yet") == 2
