@@ -21,7 +21,7 @@ from evenhand.encoders import MF, Encoder, LightGCN, Tables, Vectors
 from evenhand.errors import InputError
 from evenhand.methods import METHODS, Contender, contender, described, from_description
 from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Loss, Objective, Reg, Scored
-from evenhand.objectives.bc import RunningBCLoss
+from evenhand.objectives.bc import RunningBCLoss, cosine, cosines
 from evenhand.objectives.cause import CausELoss, first_occurrences, inclusion, treatment
 from evenhand.objectives.ips import propensity_weights
 from evenhand.objectives.macr import GRID, MACRLoss
@@ -76,7 +76,7 @@ class Case:
             negatives=self.negatives,
             user=rows(vectors.users, self.users),
             positive=rows(vectors.items, self.positives),
-            negative=rows(vectors.items, self.negatives),
+            items=vectors.items,
         )
 
     def value(self) -> Tensor:
@@ -434,12 +434,39 @@ def test_bc_cosines_are_of_pairs_not_of_columns(warm_up: int) -> None:
     for b in range(3):
         one = {
             name: getattr(batch, name)[:, b : b + 1]
-            for name in ("users", "positives", "negatives", "user", "positive", "negative")
+            for name in ("users", "positives", "negatives", "user", "positive")
         }
         alone.append(mine.loss(replace(batch, **one)))
     torch.testing.assert_close(mine.loss(batch), mean(alone))
     longer = replace(batch, user=batch.user * tensor([1.0, 2.0, 9.0]).view(1, 3, 1))
     torch.testing.assert_close(mine.loss(longer), mine.loss(batch))
+
+
+@pytest.mark.parametrize("n_items", [5, 12, 13, 40])
+def test_cosines_are_the_same_by_products_with_all_items(n_items: int) -> None:
+    """With 3 negatives of 4 numbers, products serve up to 12 items; a vector of 0 has the cosine 0."""
+    draw = torch.Generator().manual_seed(n_items)
+    users, items = (torch.randn(2, n, 4, dtype=torch.float64, generator=draw) for n in (6, n_items))
+    users[0, 0], items[1, 0] = 0, 0
+    index = torch.randint(n_items, (2, 6, 3), generator=draw)
+    index[1, 0, 0] = 0
+    expected = [
+        [[float(_cosine(users[r, b], items[r, i])) for i in index[r, b]] for b in range(6)] for r in range(2)
+    ]
+    users.requires_grad_()
+    items.requires_grad_()
+    found = cosines(users, items, index)
+    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
+    weights = torch.randn(found.shape, dtype=torch.float64, generator=draw)
+    mine = torch.autograd.grad((found * weights).sum(), (users, items))
+    plain = torch.autograd.grad(
+        (cosine(users.unsqueeze(2), rows(items, index)) * weights).sum(), (users, items)
+    )
+    torch.testing.assert_close(mine, plain)
+
+
+def _cosine(a: Tensor, b: Tensor) -> Tensor:
+    return a @ b / (a.norm() * b.norm()) if a.any() and b.any() else torch.zeros(())
 
 
 @pytest.mark.parametrize("margin", ["code", "paper"])

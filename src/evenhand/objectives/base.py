@@ -9,12 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Tables, Vectors
+from evenhand.samplers.base import rows
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,13 @@ class Scored:
     """[r, B, d]: the users' vectors, with gradient; so are the next two."""
     positive: Tensor
     """[r, B, d]"""
-    negative: Tensor
-    """[r, B, n, d]"""
+    items: Tensor
+    """[r, n_items, d]: every item's vector"""
+
+    @cached_property
+    def negative(self) -> Tensor:
+        """[r, B, n, d]: the negatives' vectors."""
+        return rows(self.items, self.negatives)
 
     @property
     def s_positive(self) -> Tensor:
@@ -48,9 +55,9 @@ class Scored:
 
     def each(self) -> list[Scored]:
         """The same batch, one replica at a time."""
-        names = [f.name for f in fields(self) if f.name != "replicas"]
+        parts = {f.name: getattr(self, f.name).unbind(0) for f in fields(self) if f.name != "replicas"}
         return [
-            replace(self, replicas=slice(r, r + 1), **{n: getattr(self, n)[r : r + 1] for n in names})
+            replace(self, replicas=slice(r, r + 1), **{n: part[r].unsqueeze(0) for n, part in parts.items()})
             for r in range(len(self.users))
         ]
 

@@ -111,8 +111,7 @@ class RunningBCLoss(Loss):
         if self.of.in_batch:
             others = self._others(batch, user, positive)
         else:
-            items = rows(mine(self.item_table, batch), self.item_level[batch.negatives])
-            others = cosine(user.unsqueeze(2), items)
+            others = cosines(user, mine(self.item_table, batch), self.item_level[batch.negatives])
         return contrast(cosine(user, positive), others, self.of.tau2)
 
     def main_loss(self, batch: Scored) -> Tensor:
@@ -122,7 +121,7 @@ class RunningBCLoss(Loss):
         if self.of.in_batch:
             others = self._others(batch, batch.user, batch.positive)
         else:
-            others = cosine(batch.user.unsqueeze(2), batch.negative)
+            others = cosines(batch.user, batch.items, batch.negatives)
         return contrast(raised, others, self.of.tau1)
 
     @torch.no_grad()
@@ -160,6 +159,20 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
     """Along the last axis; 0 where a vector is 0. Faster than to make unit vectors of all b first."""
     length = torch.linalg.vector_norm(a, dim=-1) * torch.linalg.vector_norm(b, dim=-1)
     return (a * b).sum(-1) / length.clamp_min(1e-12)
+
+
+def cosines(users: Tensor, items: Tensor, index: Tensor) -> Tensor:
+    """[r, B, n]: of each user [r, B, d] with the items [r, N, d] that index [r, B, n] names.
+
+    Where a user's items hold more numbers than the table has rows, products with all of them cost less.
+    """
+    if items.shape[1] > index.shape[2] * items.shape[2]:
+        return cosine(users.unsqueeze(2), rows(items, index))
+    norms = torch.linalg.vector_norm(items, dim=-1)
+    length = torch.linalg.vector_norm(users, dim=-1, keepdim=True) * rows(norms.unsqueeze(-1), index).squeeze(
+        -1
+    )
+    return (users @ items.mT).gather(-1, index) / length.clamp_min(1e-12)
 
 
 def contrast(positive: Tensor, negatives: Tensor, temperature: float) -> Tensor:

@@ -39,7 +39,7 @@ class TorchEngine(Engine):
             negatives=negatives,
             user=rows(vectors.users, users),
             positive=rows(vectors.items, positives),
-            negative=rows(vectors.items, negatives),
+            items=vectors.items,
         )
         loss = loop.loss(batch) if users.is_cuda else torch.cat([loop.loss(one) for one in batch.each()])
         loss.sum().backward()
