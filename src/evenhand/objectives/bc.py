@@ -151,8 +151,7 @@ class RunningBCLoss(Loss):
     def _others(self, batch: Scored, user: Tensor, positive: Tensor) -> Tensor:
         """[r, B, B]: cosines with the batch's positives; -inf where that is the user's own positive."""
         same = batch.positives.unsqueeze(1) == batch.positives.unsqueeze(2)
-        unit = torch.nn.functional.normalize
-        return (unit(user, dim=-1) @ unit(positive, dim=-1).mT).masked_fill(same, -torch.inf)
+        return _unit_products(user, positive).masked_fill(same, -torch.inf)
 
 
 def cosine(a: Tensor, b: Tensor) -> Tensor:
@@ -168,11 +167,13 @@ def cosines(users: Tensor, items: Tensor, index: Tensor) -> Tensor:
     """
     if items.shape[1] > index.shape[2] * items.shape[2]:
         return cosine(users.unsqueeze(2), rows(items, index))
-    norms = torch.linalg.vector_norm(items, dim=-1)
-    length = torch.linalg.vector_norm(users, dim=-1, keepdim=True) * rows(norms.unsqueeze(-1), index).squeeze(
-        -1
-    )
-    return (users @ items.mT).gather(-1, index) / length.clamp_min(1e-12)
+    return _unit_products(users, items).gather(-1, index)
+
+
+def _unit_products(a: Tensor, b: Tensor) -> Tensor:
+    """[r, A, B]: the cosines of all pairs."""
+    unit = torch.nn.functional.normalize
+    return unit(a, dim=-1) @ unit(b, dim=-1).mT
 
 
 def contrast(positive: Tensor, negatives: Tensor, temperature: float) -> Tensor:
