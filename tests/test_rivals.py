@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +149,12 @@ def test_compiled_rows_do_not_depend_on_where_memory_lies() -> None:
     for size in range(1, 40):
         kept.append(np.empty(size, np.float32))
         assert torch.equal(solved(log.indptr, log.items, items.clone(), 2.0, 30.0, 3), first)
+
+
+def test_rivals_load_numba_when_they_are_fitted_and_not_before() -> None:
+    code = "import sys, evenhand.rivals, evenhand.rivals.run; print('numba' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def test_functions_are_compiled_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Functions compiled by numba at their first call."""
+"""Functions compiled by numba at their first call. Importing this module loads numba."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How many users touched both of two items: the counts that ItemKNN and EASE are made of."""
+"""How many users touched both of two items: the counts that ItemKNN and EASE are made of.
+
+Importing this module loads numba.
+"""
 
 from __future__ import annotations
 

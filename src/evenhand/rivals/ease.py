@@ -13,7 +13,6 @@ from evenhand.data.interactions import Interactions
 from evenhand.memory import check_memory
 from evenhand.ranking.item_table import DenseTable
 from evenhand.rivals.base import FittedItems, Rival, check_number, solvable
-from evenhand.rivals.cooccurrence import cooccurrences
 
 _CHUNK_CELLS = 2**24
 """Counts held at once while XᵀX is filled."""
@@ -68,6 +67,8 @@ class EASE(Rival):
 
 def gram_by_counting(train: Interactions) -> Tensor:
     """XᵀX, float64 [n_items, n_items]: the work is that of the pairs a user makes, which suits a CPU."""
+    from evenhand.rivals.cooccurrence import cooccurrences
+
     n = train.n_items
     gram = torch.empty(n, n, dtype=torch.float64)
     step = max(1, _CHUNK_CELLS // max(n, 1))

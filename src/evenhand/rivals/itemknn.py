@@ -12,7 +12,6 @@ from evenhand.data.interactions import Interactions
 from evenhand.ranking.item_table import SparseTable
 from evenhand.ranking.topk import top_by
 from evenhand.rivals.base import FittedItems, Rival, check_number, check_whole
-from evenhand.rivals.cooccurrence import cooccurrences
 
 
 @dataclass(frozen=True)
@@ -29,6 +28,8 @@ class ItemKNN(Rival):
         check_number("shrink", self.shrink, zero=True)
 
     def fit(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> FittedItems:
+        from evenhand.rivals.cooccurrence import cooccurrences
+
         # In double precision, so that likenesses that are equal on paper are so here, and ties go by index.
         root = torch.from_numpy(train.popularity).double().sqrt()
 
