@@ -24,7 +24,8 @@ KS = (5, 10)
 DRAWS = 4000
 """Of the bootstrap: enough that the least p, times the number of contenders, is well below the level."""
 LEVEL = 0.05
-OVER_USERS = "over_users.json"
+OVER_USERS, COST = "over_users.json", "cost.json"
+"""What lies beside the contenders' own files."""
 ORDER = (
     "ml-100k-paper", "ml-1m-paper", "ml-100k-random-0", "ml-100k-random-1", "ml-100k-random-2", "ml-100k-time"
 )  # fmt: skip
@@ -58,6 +59,8 @@ class Field:
     documents: Mapping[str, Document]
     """By contender, the best on validation first."""
     over_users: Document
+    costs: Mapping[str, Document]
+    """By contender, what one model took alone on one machine (benchmarks/contest_cost.py)."""
 
     def mean(self, contender: str, key: str) -> float | None:
         found: float | None = self.documents[contender]["metrics"][key]["mean"]
@@ -101,7 +104,7 @@ def _field(folder: Path, name: str, update: bool) -> Field | None:
     found = [
         json.loads(path.read_text(encoding="utf-8"))
         for path in sorted((folder / name).glob("*.json"))
-        if path.name != OVER_USERS
+        if path.name not in (OVER_USERS, COST)
     ]
     if not found:
         return None
@@ -114,7 +117,14 @@ def _field(folder: Path, name: str, update: bool) -> Field | None:
         if new != known:
             write_whole(path, (json.dumps(new, indent=1, allow_nan=False) + "\n").encode())
         known = new
-    return Field(name, documents, known)
+    return Field(name, documents, known, _costs(folder / name / COST, documents))
+
+
+def _costs(path: Path, documents: Mapping[str, Document]) -> dict[str, Document]:
+    """Of the contenders as they are: what was measured with other values does not count."""
+    found = json.loads(path.read_text(encoding="utf-8"))["contenders"] if path.exists() else {}
+    values = {name: {**one["held"], **one["search"]["best"]} for name, one in documents.items()}
+    return {name: cost for name, cost in found.items() if cost["values"] == values.get(name)}
 
 
 def compared(documents: Mapping[str, Document], known: Document, people: Path) -> Document:

@@ -40,9 +40,13 @@ def honest_tables(results: Path) -> str:
         "[beyond.md](beyond.md)."
     ]
     for name in PAPER:
-        parts += [f"### {title(name)}", table(there[name])] if name in there else []
+        parts += [f"### {title(name)}", _honest(there[name])] if name in there else []
         parts += [_absent(name)] if name not in there else []
     return "\n\n".join(parts) + "\n"
+
+
+def _honest(field: Field) -> str:
+    return "\n\n".join([*filter(None, [_timed(field).strip()]), table(field)])
 
 
 def title(name: str) -> str:
@@ -65,14 +69,17 @@ def tables(found: list[Field]) -> str:
 
 def table(field: Field) -> str:
     """The best on validation first."""
-    heads = ["contender", "validation NDCG@10", *map(label, SHOWN), "seconds a seed", "memory, MB"]
+    alone = bool(field.costs)
+    heads = ["contender", "validation NDCG@10", *map(label, SHOWN), "seconds" if alone else "seconds a seed"]
+    heads += ["memory, MB"]
     best = {key: max(field.documents, key=lambda name: field.mean(name, key) or 0) for key in ACCURACY}
     rows = []
     for name, one in field.documents.items():
         cells = [_cell(one["metrics"][key], key in SPREAD, best.get(key) == name) for key in SHOWN]
-        taken = one["seconds"]["a_seed"]
-        seconds = f"{taken:,.0f}" if taken >= 10 else f"{taken:.2g}"
-        rows.append([f"`{name}`", short(one["validation"]["mean"]), *cells, seconds, _memory(one["memory"])])
+        cost = {"seconds": one["seconds"]["a_seed"], "memory": one["memory"]}
+        cost = field.costs.get(name) if alone else cost
+        spent = ["–", "–"] if cost is None else [_seconds(cost["seconds"]), _memory(cost["memory"])]
+        rows.append([f"`{name}`", short(one["validation"]["mean"]), *cells, *spent])
     return "\n\n".join([markdown(heads, rows), *_lacking(field)])
 
 
@@ -142,8 +149,13 @@ def _about(field: Field) -> str:
     described = split["description"][:1].upper() + split["description"][1:]
     return (
         f"{split['users']:,} users × {split['items']:,} items; pairs: {size}. {described}. "
-        f"{made(field.documents.values())}"
+        f"{made(field.documents.values())}{_timed(field)}"
     )
+
+
+def _timed(field: Field) -> str:
+    machines = dict.fromkeys(f"{one['hardware']}, torch {one['torch']}" for one in field.costs.values())
+    return f" Seconds and memory: one model, alone on {'; '.join(machines)}." if machines else ""
 
 
 def made(documents: Iterable[Document]) -> str:
@@ -170,6 +182,10 @@ def _cell(found: dict[str, Any], spread: bool, best: bool) -> str:
     if spread and found["std"] is not None:
         text += f" ± {short(found['std'])}"
     return f"**{text}**" if best else text
+
+
+def _seconds(taken: float) -> str:
+    return f"{taken:,.0f}" if taken >= 10 else f"{taken:.2g}"
 
 
 def _memory(found: dict[str, float]) -> str:

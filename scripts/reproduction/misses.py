@@ -46,8 +46,7 @@ CHECKED = """What ML-100K's numbers are worth on ML-1M was checked with one seed
 part (`benchmarks/carried_decay.py`): precision@5 there with ML-100K's weight decay and with a tenth of it.
 MF: `macr` .13 and .12, `cause` .12 and .13, `samreg` .04 and .09. LightGCN: `macr` .088 and .139, `cause`
 .085 and .131 (still rising), `samreg` .022 and .064, `bc-loss` .078 and .077. The rows have the better of
-both, but LightGCN's `macr` and `cause`, which were not trained again: that weight decay is most likely what
-parts them from print. MF with `bc-loss` learns with neither (.018 and .028) and has what the search of
+both. MF with `bc-loss` learns with neither (.018 and .028) and has what the search of
 [beyond.md](beyond.md) found for vectors of 64 numbers.
 """
 

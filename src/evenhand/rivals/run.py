@@ -101,6 +101,8 @@ def fit_rival(
         rival.fit_in_steps(split.train, seed, device, on_step, held)
         for seed in (seeds if rival.seeded else seeds[:1])
     )
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize(device)
     seconds = time.perf_counter() - began
     scorers = [one.scores for one in fitted]
     validation = None

@@ -1,0 +1,107 @@
+"""What one model of every contender costs: the contest's own results fitted again, one by one, on one machine.
+
+    python benchmarks/contest_cost.py ml-1m-paper --data-dir FOLDER
+
+The contest ran in pieces, on several machines and beside other work, so its seconds do not compare. Here each
+contender is fitted with the values its search found and one seed, alone, in a process of its own. Compiling is
+not counted. The result is `cost.json` beside the split's results; what it holds already is not measured again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import contest_splits
+import torch
+from contest import asked_setup, end_with_parent, fit
+from contest_measures import as_text, peak_mb
+
+from evenhand.data.words import count
+from evenhand.experiments.setup import Setup
+from evenhand.rivals.run import Challenger
+from evenhand.training.checkpoint import write_whole
+from evenhand.training.run import versions
+from evenhand.training.settings import resolve_device
+
+COST, OVER_USERS = "cost.json", "over_users.json"
+"""Files beside the contenders' own."""
+
+
+def options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("split", help=", ".join(contest_splits.SPLITS))
+    parser.add_argument("--data-dir", help="folder that holds ml-100k/ and ml-1m/")
+    parser.add_argument("--results", type=Path, default=Path("results/contest"))
+    parser.add_argument("--device", default="auto")
+    parser.set_defaults(seeds=1)
+    return parser
+
+
+def run(asked: argparse.Namespace) -> int:
+    """How many contenders could not be measured."""
+    folder = asked.results / asked.split
+    paths = [path for path in sorted(folder.glob("*.json")) if path.name not in (COST, OVER_USERS)]
+    found: dict[str, Any] = {}
+    if (folder / COST).exists():
+        found = json.loads((folder / COST).read_text(encoding="utf-8"))["contenders"]
+    failed = 0
+    for path in paths:
+        one = json.loads(path.read_text(encoding="utf-8"))
+        name, values = one["contender"], {**one["held"], **one["search"]["best"]}
+        if name in found and found[name]["values"] == values:
+            continue
+        with ProcessPoolExecutor(1, get_context("spawn"), end_with_parent, (os.getpid(),)) as child:
+            try:
+                found[name] = child.submit(measured, asked, name, values).result()
+            except (RuntimeError, MemoryError, BrokenProcessPool) as problem:
+                failed += 1
+                print(f"{name}: {problem or 'not enough memory.'}", file=sys.stderr)
+                continue
+        print(f"{name}: {found[name]['seconds']} s", flush=True)
+        command = f"python benchmarks/contest_cost.py {asked.split} --data-dir FOLDER"
+        document = {"format": 1, "command": command, "contenders": dict(sorted(found.items()))}
+        write_whole(folder / COST, as_text(document).encode())
+    return failed
+
+
+def measured(asked: argparse.Namespace, contender: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Seconds and peak memory of one fit; runs in a process of its own."""
+    split, where = contest_splits.load(asked.split, asked.data_dir), resolve_device(asked.device)
+    setup = asked_setup(contender).having(values)
+    compile_first(asked, setup, split)
+    if where.type == "cuda":
+        torch.cuda.init()
+        torch.cuda.reset_peak_memory_stats(where)
+    fitted = fit(split, setup, asked)
+    memory = {"peak_mb": peak_mb()}
+    if where.type == "cuda" and (most := torch.cuda.max_memory_allocated(where)):
+        memory["gpu_peak_mb"] = round(most / 2**20, 1)
+    used = versions(where)
+    return {
+        "values": values,
+        "seconds": round(fitted.seconds, 2),
+        "epochs": max((line["epoch"] for line in fitted.history), default=0),
+        "memory": memory,
+        "hardware": f"{used['device']}, {os.cpu_count()} cores, {count(int(used['threads']), 'thread')}",
+        "torch": used["torch"],
+    }
+
+
+def compile_first(asked: argparse.Namespace, setup: Setup, split: Any) -> None:
+    """One epoch, or for what knows no epochs a fit of the small demo data."""
+    if isinstance(setup.entrant, Challenger):
+        fit(contest_splits.load("demo", None), setup, asked)
+    else:
+        fit(split, setup.having({"epochs": 1}), asked)
+
+
+if __name__ == "__main__":
+    sys.exit(min(run(options().parse_args()), 1))
