@@ -1,10 +1,10 @@
-"""What one model of every contender costs: the contest's own results fitted again, one by one, on one machine.
+"""What one model of every contender costs: the results of the contest fitted again on one machine.
 
     python benchmarks/contest_cost.py ml-1m-paper --data-dir FOLDER
 
 The contest ran in pieces, on several machines and beside other work, so its seconds do not compare. Here each
-contender is fitted with the values its search found and one seed, alone, in a process of its own. Compiling is
-not counted. The result is `cost.json` beside the split's results; what it holds already is not measured again.
+contender is fitted with the values its search found and one seed, alone, in a process of its own; compiling
+is not counted. The result is `cost.json` beside the split's results; what it has is not measured again.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from evenhand.training.checkpoint import write_whole
 from evenhand.training.run import versions
 from evenhand.training.settings import resolve_device
 
-COST, OVER_USERS = "cost.json", "over_users.json"
-"""Files beside the contenders' own."""
+COST = "cost.json"
 
 
 def options() -> argparse.ArgumentParser:
@@ -48,13 +47,12 @@ def options() -> argparse.ArgumentParser:
 def run(asked: argparse.Namespace) -> int:
     """How many contenders could not be measured."""
     folder = asked.results / asked.split
-    paths = [path for path in sorted(folder.glob("*.json")) if path.name not in (COST, OVER_USERS)]
+    documents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
     found: dict[str, Any] = {}
     if (folder / COST).exists():
         found = json.loads((folder / COST).read_text(encoding="utf-8"))["contenders"]
     failed = 0
-    for path in paths:
-        one = json.loads(path.read_text(encoding="utf-8"))
+    for one in (document for document in documents if "contender" in document):
         name, values = one["contender"], {**one["held"], **one["search"]["best"]}
         if name in found and found[name]["values"] == values:
             continue

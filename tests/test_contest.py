@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 import beyond_page
 import contest
+import contest_cost
 import contest_results
 import contest_splits
 import contest_tables
@@ -35,6 +36,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> eh.Split:
     monkeypatch.setitem(contest_splits.SPLITS, "demo", lambda data_dir: split)  # type: ignore[arg-type]
     # A child process would have the real demo.
     monkeypatch.setattr(contest, "ProcessPoolExecutor", _HereAndNow)
+    monkeypatch.setattr(contest_cost, "ProcessPoolExecutor", _HereAndNow)
     return split
 
 
@@ -196,6 +198,34 @@ def test_a_published_split_says_whom_it_lacks(small: eh.Split, tmp_path: Path) -
     assert contest_tables.table(replace(published, documents=there)).endswith(
         "\n\nNot measured yet: `mf/dns`."
     )
+
+
+def test_costs_are_measured_once_and_only_of_what_the_search_found(small: eh.Split, tmp_path: Path) -> None:
+    entered(tmp_path, "ease")
+    entered(tmp_path, "mf/rns", "--epochs", "3", "--dim", "8", "--batch", "64")
+    contest_results.fields(tmp_path, update=True)
+    assert "seconds a seed" in contest_tables.table(contest_results.fields(tmp_path)[0])
+    asked = contest_cost.options().parse_args(["demo", "--results", str(tmp_path)])
+    assert contest_cost.run(asked) == 0
+    path = tmp_path / "demo" / "cost.json"
+    found = json.loads(path.read_text(encoding="utf-8"))
+    assert {name: one["epochs"] for name, one in found["contenders"].items()} == {"ease": 0, "mf/rns": 3}
+
+    found["contenders"]["ease"]["seconds"] = 1234
+    path.write_text(json.dumps(found), encoding="utf-8")
+    assert contest_cost.run(asked) == 0
+    (field,) = contest_results.fields(tmp_path)
+    shown = contest_tables.table(field)
+    assert "| seconds |" in shown
+    assert "| 1,234 |" in shown
+
+    found["contenders"]["ease"]["values"]["l2"] += 1
+    path.write_text(json.dumps(found), encoding="utf-8")
+    assert set(contest_results.fields(tmp_path)[0].costs) == {"mf/rns"}
+    assert contest_cost.run(asked) == 0
+    again = json.loads(path.read_text(encoding="utf-8"))["contenders"]
+    assert again["ease"]["seconds"] < 1234
+    assert again["mf/rns"] == found["contenders"]["mf/rns"]
 
 
 def test_comparisons_of_other_numbers_are_not_kept(small: eh.Split, tmp_path: Path, page: Path) -> None:
