@@ -1,5 +1,7 @@
 """Counting scores in one pass, against counting them candidate by candidate."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -24,10 +26,17 @@ def test_one_pass_counts_as_one_by_one(n: int, m: int, device: str) -> None:
 
 
 def test_where_nothing_can_be_compiled_torch_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(name: str) -> None:
-        raise RuntimeError(name)
+    """A kernel that can be imported may still not compile, as Triton's where there is no C compiler."""
 
-    counting.counter.cache_clear()
-    monkeypatch.setattr(counting, "import_module", broken)
-    assert counting.counter("cpu") is counting.counter("elsewhere") is counting.count_below
-    counting.counter.cache_clear()
+    def broken(*scores: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError("Failed to find C compiler.\nSet CC.")
+
+    assert counting.compile_problem("cpu") is None
+    counting.compile_problem.cache_clear()
+    monkeypatch.setattr(counting, "import_module", lambda name: SimpleNamespace(count_below=broken))
+    try:
+        assert counting.counter("cpu") is counting.count_below
+        assert counting.compile_problem("cpu") == "Failed to find C compiler."
+        assert counting.counter("elsewhere") is counting.count_below
+    finally:
+        counting.compile_problem.cache_clear()

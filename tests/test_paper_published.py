@@ -117,8 +117,8 @@ def test_the_file_has_one_header_and_no_machine_in_it() -> None:
         ({"dataset": "ml-10k"}, "did you mean 'ml-100k'?"),
         ({"table": "beta", "setting": 0.02}, "the nearest is 0.025"),
         ({"table": "performance", "k": 15}, "the nearest is"),
-        ({"table": "errors", "metric": "ohr"}, "of the published cells with table errors"),
-        ({"table": "datasets", "method": "rns"}, "leave 'method' out"),
+        ({"table": "errors", "metric": "ohr"}, "unknown metric 'ohr'; Known: fnr, fpr, mse."),
+        ({"table": "datasets", "method": "rns"}, "cells with table datasets; leave 'method' out"),
     ],
 )
 def test_a_cell_that_does_not_exist(asked: dict[str, str], said: str) -> None:

@@ -112,13 +112,11 @@ def _written(value: float | str) -> str:
 
 def _missing(name: str, value: str, before: dict[str, str], found: tuple[Cell, ...]) -> InputError:
     known = {getattr(c, name) for c in found} - {""}
-    where = f" of the published cells with {', '.join(f'{n} {v}' for n, v in before.items())}"
-    kind = f"{name}{where if before else ' of the published tables'}"
+    where = f"the published cells with {', '.join(f'{n} {v}' for n, v in before.items())}"
     if not known:
-        return InputError(f"there is no {kind}; leave '{name}' out.")
+        return InputError(f"there is no {name} in {where}; leave '{name}' out.")
     try:
-        nearest = min(known, key=lambda k: abs(float(k) - float(value)))
+        nearest, ordered = min(known, key=lambda k: abs(float(k) - float(value))), sorted(known, key=float)
     except ValueError:
-        return unknown(kind, value, known)
-    ordered = sorted(known, key=float)
-    return InputError(f"unknown {kind}: '{value}'; the nearest is {nearest}. Known: {', '.join(ordered)}.")
+        return unknown(name, value, known)
+    return InputError(f"unknown {name} '{value}'; the nearest is {nearest}. Known: {', '.join(ordered)}.")

@@ -12,14 +12,23 @@ from torch import Tensor
 _COMPILED = {"cpu": "evenhand.samplers.numba_count", "cuda": "evenhand.samplers.triton_count"}
 
 
-@cache
 def counter(device: str) -> Callable[[Tensor, Tensor], Tensor]:
     """`count_below`, in one pass over the scores where something can be compiled for the device."""
-    try:
-        count: Callable[[Tensor, Tensor], Tensor] = import_module(_COMPILED[device]).count_below
-    except Exception:
+    if compile_problem(device) is not None:
         return count_below
+    count: Callable[[Tensor, Tensor], Tensor] = import_module(_COMPILED[device]).count_below
     return count
+
+
+@cache
+def compile_problem(device: str) -> str | None:
+    """Why nothing can be compiled for the device, in a line, or None; Triton, say, wants a C compiler."""
+    try:
+        one = torch.ones(1, 1, 1, device=device)
+        import_module(_COMPILED[device]).count_below(one, one)
+    except Exception as problem:
+        return next(iter(str(problem).splitlines()), type(problem).__name__)
+    return None
 
 
 def count_below(scores: Tensor, x: Tensor, items: Tensor | None = None, of: Tensor | None = None) -> Tensor:

@@ -6,6 +6,7 @@ import warnings
 from functools import cache
 from typing import TYPE_CHECKING
 
+from evenhand.samplers.counting import compile_problem
 from evenhand.training.engines.base import Engine, Plan
 from evenhand.training.engines.torch_engine import TorchEngine
 
@@ -34,10 +35,9 @@ def _on_gpu(loop: Loop) -> Engine:
     from evenhand.training.engines.triton_engine import TritonEngine, serves
 
     if serves(loop):
-        try:
+        if (problem := compile_problem("cuda")) is None:
             return TritonEngine(loop)
-        except ImportError as problem:
-            _say_once(str(problem))
+        _say_once(problem)
     # The exact repeats of a GPU take kernels that cannot be recorded.
     return TorchEngine(loop) if loop.settings.deterministic else GraphEngine(loop)
 
