@@ -23,13 +23,11 @@ from pathlib import Path
 from typing import Any
 
 import contest_splits
-import torch
-from contest_measures import KS, as_text, on_test, on_validation, peak_mb
+from contest_measures import KS, as_text, forget_gpu_peak, hardware, memory, on_test, on_validation, peak_mb
 
 from evenhand.data.fingerprint import fingerprint
 from evenhand.data.hot import HotRule
 from evenhand.data.splits import Split
-from evenhand.data.words import count
 from evenhand.encoders import ENCODERS
 from evenhand.errors import InputError, RunError, unknown
 from evenhand.experiments.entrants import Outcome
@@ -170,13 +168,9 @@ def run(asked: argparse.Namespace) -> bool:
     held = held_values(setup, asked)
     setup = setup.having({**held, **found["best"]})
     before = peak_mb()
-    if where.type == "cuda":
-        torch.cuda.init()  # which resetting alone does not do for every way to name a device
-        torch.cuda.reset_peak_memory_stats(where)
+    forget_gpu_peak(where)
     fitted = fit(split, setup, asked)
-    memory = {"peak_mb": peak_mb(), "before_fit_mb": before}
-    if where.type == "cuda":
-        memory["gpu_peak_mb"] = round(torch.cuda.max_memory_allocated(where) / 2**20, 1)
+    held_most = {**memory(where), "before_fit_mb": before}
     seeds, used = len(fitted.scorers), versions(where)
     document = {
         "format": 1,
@@ -201,9 +195,9 @@ def run(asked: argparse.Namespace) -> bool:
         "settled": [one.blend.info["settled"] for one in fitted.fitted if isinstance(one, FittedBlend)]
         if isinstance(fitted, RivalFit)
         else [],
-        "memory": memory,
+        "memory": held_most,
         "metrics": on_test(fitted, split),
-        "hardware": f"{used['device']}, {os.cpu_count()} cores, {count(int(used['threads']), 'thread')}",
+        "hardware": hardware(used),
         "versions": used,
         "notes": list(dict.fromkeys(fitted.notes)),
     }

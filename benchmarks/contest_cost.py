@@ -20,16 +20,17 @@ from pathlib import Path
 from typing import Any
 
 import contest_splits
-import torch
 from contest import asked_setup, end_with_parent, fit
-from contest_measures import as_text, peak_mb
+from contest_measures import as_text, forget_gpu_peak, hardware, memory
 
-from evenhand.data.words import count
+from evenhand.data.splits import Split
+from evenhand.errors import InputError
 from evenhand.experiments.setup import Setup
 from evenhand.rivals.run import Challenger
 from evenhand.training.checkpoint import write_whole
 from evenhand.training.run import versions
 from evenhand.training.settings import resolve_device
+from evenhand.visible import one_line
 
 COST = "cost.json"
 
@@ -46,13 +47,17 @@ def options() -> argparse.ArgumentParser:
 
 def run(asked: argparse.Namespace) -> int:
     """How many contenders could not be measured."""
+    contest_splits.load(asked.split, asked.data_dir)  # what is wrong with them is told once
     folder = asked.results / asked.split
     documents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
     found: dict[str, Any] = {}
     if (folder / COST).exists():
         found = json.loads((folder / COST).read_text(encoding="utf-8"))["contenders"]
+    contenders = [document for document in documents if "contender" in document]
+    if not contenders:
+        raise InputError(f"{folder} holds no results of benchmarks/contest.py.")
     failed = 0
-    for one in (document for document in documents if "contender" in document):
+    for one in contenders:
         name, values = one["contender"], {**one["held"], **one["search"]["best"]}
         if name in found and found[name]["values"] == values:
             continue
@@ -61,7 +66,7 @@ def run(asked: argparse.Namespace) -> int:
                 found[name] = child.submit(measured, asked, name, values).result()
             except (RuntimeError, MemoryError, BrokenProcessPool) as problem:
                 failed += 1
-                print(f"{name}: {problem or 'not enough memory.'}", file=sys.stderr)
+                print(f"{name}: {one_line(str(problem) or 'not enough memory.', 300)}", file=sys.stderr)
                 continue
         print(f"{name}: {found[name]['seconds']} s", flush=True)
         command = f"python benchmarks/contest_cost.py {asked.split} --data-dir FOLDER"
@@ -75,25 +80,20 @@ def measured(asked: argparse.Namespace, contender: str, values: dict[str, Any]) 
     split, where = contest_splits.load(asked.split, asked.data_dir), resolve_device(asked.device)
     setup = asked_setup(contender).having(values)
     compile_first(asked, setup, split)
-    if where.type == "cuda":
-        torch.cuda.init()
-        torch.cuda.reset_peak_memory_stats(where)
+    forget_gpu_peak(where)
     fitted = fit(split, setup, asked)
-    memory = {"peak_mb": peak_mb()}
-    if where.type == "cuda" and (most := torch.cuda.max_memory_allocated(where)):
-        memory["gpu_peak_mb"] = round(most / 2**20, 1)
     used = versions(where)
     return {
         "values": values,
         "seconds": round(fitted.seconds, 2),
         "epochs": max((line["epoch"] for line in fitted.history), default=0),
-        "memory": memory,
-        "hardware": f"{used['device']}, {os.cpu_count()} cores, {count(int(used['threads']), 'thread')}",
+        "memory": memory(where),
+        "hardware": hardware(used),
         "torch": used["torch"],
     }
 
 
-def compile_first(asked: argparse.Namespace, setup: Setup, split: Any) -> None:
+def compile_first(asked: argparse.Namespace, setup: Setup, split: Split) -> None:
     """One epoch, or for what knows no epochs a fit of the small demo data."""
     if isinstance(setup.entrant, Challenger):
         fit(contest_splits.load("demo", None), setup, asked)
@@ -101,5 +101,13 @@ def compile_first(asked: argparse.Namespace, setup: Setup, split: Any) -> None:
         fit(split, setup.having({"epochs": 1}), asked)
 
 
+def main(words: list[str] | None = None) -> int:
+    try:
+        return min(run(options().parse_args(words)), 1)
+    except (InputError, OSError) as problem:
+        print(one_line(str(problem), 300), file=sys.stderr)
+        return 1
+
+
 if __name__ == "__main__":
-    sys.exit(min(run(options().parse_args()), 1))
+    sys.exit(main())

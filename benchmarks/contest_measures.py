@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import resource
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from evenhand.data.hot import HotRule
 from evenhand.data.splits import Split
+from evenhand.data.words import count
 from evenhand.experiments.entrants import Outcome
 from evenhand.metrics.statistics import summarise
 from evenhand.metrics.users import METRICS
@@ -57,6 +60,25 @@ def peak_mb() -> float:
     """The most main memory that this process has held."""
     unit = 2**20 if sys.platform == "darwin" else 2**10
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)
+
+
+def forget_gpu_peak(where: torch.device) -> None:
+    """What was allocated there so far does not count."""
+    if where.type == "cuda":
+        torch.cuda.init()  # which resetting alone does not do for every way to name a device
+        torch.cuda.reset_peak_memory_stats(where)
+
+
+def memory(where: torch.device) -> dict[str, float]:
+    """The most that was held: by this process in main memory, and by torch on a GPU."""
+    found = {"peak_mb": peak_mb()}
+    if where.type == "cuda":
+        found["gpu_peak_mb"] = round(torch.cuda.max_memory_allocated(where) / 2**20, 1)
+    return found
+
+
+def hardware(used: Mapping[str, str]) -> str:
+    return f"{used['device']}, {os.cpu_count()} cores, {count(int(used['threads']), 'thread')}"
 
 
 def as_text(document: dict[str, Any]) -> str:

@@ -36,17 +36,14 @@ def honest_tables(results: Path) -> str:
     there = {field.name: field for field in fields(results) if field.name in PAPER}
     parts = [
         "Every contender tuned on validation with the same number of trials, judged once on test; the best "
-        "on validation first, the most accurate on test bold. How it was run, and on more splits: "
-        "[beyond.md](beyond.md)."
+        "on validation first, the most accurate on test bold. `python benchmarks/contest.py SPLIT CONTENDER "
+        "--data-dir FOLDER` makes a row; its own command, with trials and seeds, is in its file under "
+        "`results/contest/`. How it was run, and on more splits: [beyond.md](beyond.md)."
     ]
     for name in PAPER:
-        parts += [f"### {title(name)}", _honest(there[name])] if name in there else []
+        parts += [f"### {title(name)}", _about(there[name]), table(there[name])] if name in there else []
         parts += [_absent(name)] if name not in there else []
     return "\n\n".join(parts) + "\n"
-
-
-def _honest(field: Field) -> str:
-    return "\n\n".join([*filter(None, [_timed(field).strip()]), table(field)])
 
 
 def title(name: str) -> str:

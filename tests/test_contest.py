@@ -228,6 +228,24 @@ def test_costs_are_measured_once_and_only_of_what_the_search_found(small: eh.Spl
     assert again["mf/rns"] == found["contenders"]["mf/rns"]
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["demos"], "unknown split 'demos'"),
+        (["demo"], "no results"),
+        (["ml-100k-paper", "--data-dir", "nowhere"], "nowhere"),
+    ],
+)
+def test_costs_of_nothing_are_refused_in_a_sentence(
+    small: eh.Split, words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert contest_cost.main([*words, "--results", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert told in said
+    assert len(said.splitlines()) == 1
+    assert not [*tmp_path.iterdir()]
+
+
 def test_comparisons_of_other_numbers_are_not_kept(small: eh.Split, tmp_path: Path, page: Path) -> None:
     for one in ("popular", "als", "ease"):
         entered(tmp_path, one)

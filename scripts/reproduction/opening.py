@@ -116,7 +116,10 @@ def _costs(tables: list[Table]) -> str:
         found = [ratio for one in tables if (ratio := _ratio(one, other))]
         if found:
             spans.append(f"{_times(min(found))} to {_times(max(found))} × the time of `{other}`")
-    return f"training with AUC-NS takes {listed(spans)}." if spans else NOTHING
+    if not spans:
+        return NOTHING
+    alone = "what each contender takes alone is in [the honest table](#the-honest-table)"
+    return f"training with AUC-NS takes {listed(spans)}, roughly, since rows shared the machine; {alone}."
 
 
 def _ratio(one: Table, other: str) -> float | None:
