@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 import evenhand as eh
-from evenhand.rivals import ALS
+from evenhand.baselines import ALS
 
 THEIRS = """
 import json, sys, time
@@ -43,7 +43,7 @@ print(json.dumps([seconds, implicit.__version__]))
 """
 
 
-def loss(users: np.ndarray, items: np.ndarray, train: eh.Interactions, rival: ALS) -> float:
+def loss(users: np.ndarray, items: np.ndarray, train: eh.Interactions, baseline: ALS) -> float:
     """The objective of `ALS`, summed over all cells without visiting them."""
     users, items = users.astype(np.float64), items.astype(np.float64)
     scores = np.concatenate(
@@ -53,23 +53,29 @@ def loss(users: np.ndarray, items: np.ndarray, train: eh.Interactions, rival: AL
         ]
     )
     everywhere = float(np.sum((users.T @ users) * (items.T @ items)))
-    seen = float(np.sum((1 + rival.alpha) * (1 - scores) ** 2 - scores**2))
-    return everywhere + seen + rival.l2 * float(np.sum(users**2) + np.sum(items**2))
+    seen = float(np.sum((1 + baseline.alpha) * (1 - scores) ** 2 - scores**2))
+    return everywhere + seen + baseline.l2 * float(np.sum(users**2) + np.sum(items**2))
 
 
-def our_run(train: eh.Interactions, rival: ALS) -> tuple[float, float]:
+def our_run(train: eh.Interactions, baseline: ALS) -> tuple[float, float]:
     """(seconds, loss)"""
     began = time.perf_counter()
-    fitted = rival.fit(train)
+    fitted = baseline.fit(train)
     seconds = time.perf_counter() - began
-    return seconds, loss(*(side.numpy() for side in fitted.vectors), train, rival)
+    return seconds, loss(*(side.numpy() for side in fitted.vectors), train, baseline)
 
 
-def their_run(
-    train: eh.Interactions, rival: ALS, other: str, threads: int, folder: str
-) -> tuple[float, float, str]:
+def their_run(train: eh.Interactions, baseline: ALS, other: str, threads: int, folder: str) -> tuple[float, float, str]:
     """(seconds, loss, version)"""
-    arguments = [folder, rival.factors, rival.iterations, rival.alpha, rival.l2, threads, rival.steps > 0]
+    arguments = [
+        folder,
+        baseline.factors,
+        baseline.iterations,
+        baseline.alpha,
+        baseline.l2,
+        threads,
+        baseline.steps > 0,
+    ]
     # Its BLAS would otherwise start threads within its own threads.
     answer = subprocess.run(
         [other, "-c", THEIRS, json.dumps(arguments)],
@@ -80,7 +86,7 @@ def their_run(
     )
     seconds, version = json.loads(answer.stdout)
     found = np.load(Path(folder) / "theirs.npz")
-    return seconds, loss(found["users"], found["items"], train, rival), version
+    return seconds, loss(found["users"], found["items"], train, baseline), version
 
 
 def main() -> None:
@@ -97,26 +103,22 @@ def main() -> None:
     torch.set_num_threads(asked.threads)
     train = eh.Interactions.read(asked.train)
     steps = ALS.steps if asked.solver == "cg" else 0
-    rival = ALS(factors=asked.factors, iterations=asked.iterations, steps=steps)
-    print(f"{train}; {rival}; {asked.threads} threads")
-    replace(rival, iterations=1).fit(train)
+    baseline = ALS(factors=asked.factors, iterations=asked.iterations, steps=steps)
+    print(f"{train}; {baseline}; {asked.threads} threads")
+    replace(baseline, iterations=1).fit(train)
     ours, theirs = [], []
     with tempfile.TemporaryDirectory() as folder:
         shape = [train.n_users, train.n_items]
         np.savez(Path(folder) / "train.npz", items=train.items, indptr=train.indptr, shape=shape)
         for _ in range(asked.rounds):
-            ours.append(our_run(train, rival))
-            theirs.append(their_run(train, rival, asked.other, asked.threads, folder))
+            ours.append(our_run(train, baseline))
+            theirs.append(their_run(train, baseline, asked.other, asked.threads, folder))
             ratio = theirs[-1][0] / ours[-1][0]
-            print(
-                f"ours {ours[-1][0]:6.2f} s   implicit {theirs[-1][0]:6.2f} s   ratio {ratio:.2f}", flush=True
-            )
+            print(f"ours {ours[-1][0]:6.2f} s   implicit {theirs[-1][0]:6.2f} s   ratio {ratio:.2f}", flush=True)
     mine, other = (min(run[0] for run in runs) for runs in (ours, theirs))
     print(f"best of {asked.rounds}: ours {mine:.2f} s, implicit {other:.2f} s, ratio {other / mine:.2f}")
     print(f"loss: ours {ours[0][1]:,.1f}, implicit {theirs[0][1]:,.1f}")
-    print(
-        f"{platform.machine()}, torch {torch.__version__}, evenhand {eh.__version__}, implicit {theirs[0][2]}"
-    )
+    print(f"{platform.machine()}, torch {torch.__version__}, evenhand {eh.__version__}, implicit {theirs[0][2]}")
 
 
 if __name__ == "__main__":

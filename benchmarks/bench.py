@@ -25,13 +25,9 @@ PEERS = Path(__file__).parents[1] / ".venv-peers" / "bin" / "python"
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", default=",".join(NAMES), help=f"some of {', '.join(NAMES)}")
-    parser.add_argument(
-        "--large", action="store_true", help="also the large log (minutes, some GB of memory)"
-    )
+    parser.add_argument("--large", action="store_true", help="also the large log (minutes, some GB of memory)")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: a check, not a measurement")
-    parser.add_argument(
-        "--ml-100k", metavar="FOLDER", help="with u.data, or paper_train.csv and paper_test.csv"
-    )
+    parser.add_argument("--ml-100k", metavar="FOLDER", help="with u.data, or paper_train.csv and paper_test.csv")
     parser.add_argument("--peers", type=Path, default=PEERS, help="python of the peers' environment")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--rounds", type=int, default=3)

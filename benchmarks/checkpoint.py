@@ -44,9 +44,7 @@ class Watch:
 def timed(split: Split, asked: argparse.Namespace, folder: Path | None) -> tuple[Fit, float]:
     settings = Settings(epochs=asked.epochs, patience=None)
     began = time.perf_counter()
-    fitted = train(
-        split, eh.MF(dim=asked.dim), asked.method, asked.seeds, settings, device="cpu", checkpoints=folder
-    )
+    fitted = train(split, eh.MF(dim=asked.dim), asked.method, asked.seeds, settings, device="cpu", checkpoints=folder)
     return fitted, time.perf_counter() - began
 
 

@@ -2,7 +2,7 @@
 
     python benchmarks/contest.py ml-100k-random-0 mf/auc-ns --data-dir FOLDER --trials 16 --seeds 5
 
-A contender is a training method on an encoder (`mf/auc-ns`, `lightgcn/dns`) or a rival (`ease`, `blend`).
+A contender is a training method on an encoder (`mf/auc-ns`, `lightgcn/dns`) or a baseline (`ease`, `blend`).
 Every search has the same number of trials; it runs in a process of its own, so that the peak memory on record
 is that of the final fit. What is finished is not done again, and a search that was cut off goes on.
 """
@@ -25,26 +25,26 @@ from typing import Any
 import contest_splits
 from contest_measures import KS, as_text, forget_gpu_peak, hardware, memory, on_test, on_validation, peak_mb
 
+from evenhand.baselines.blend import FittedBlend
+from evenhand.baselines.run import BaselineFit, Challenger, fit_baseline
 from evenhand.data.fingerprint import fingerprint
 from evenhand.data.hot import HotRule
 from evenhand.data.splits import Split
 from evenhand.encoders import ENCODERS
-from evenhand.errors import InputError, RunError, unknown
 from evenhand.experiments.entrants import Outcome
 from evenhand.experiments.search_space import search_space
 from evenhand.experiments.setup import Setup
 from evenhand.experiments.tune import tune
 from evenhand.paper.reproduce.people import keep
 from evenhand.paper.reproduce.record import check_writable, work_folder
-from evenhand.rivals.blend import FittedBlend
-from evenhand.rivals.run import Challenger, RivalFit, fit_rival
 from evenhand.training.checkpoint import write_whole
 from evenhand.training.run import train, versions
 from evenhand.training.settings import resolve_device
-from evenhand.visible import one_line
+from evenhand.utils.errors import InputError, RunError, unknown
+from evenhand.utils.safe_text import one_line
 
 HELD = ("batch", "epochs", "eval_users", "layers", "dim")
-"""Options that hold a trained contender's parameter at a value; rivals have none of them."""
+"""Options that hold a trained contender's parameter at a value; baselines have none of them."""
 
 
 def options() -> argparse.ArgumentParser:
@@ -69,13 +69,13 @@ def safe_name(contender: str) -> str:
 
 
 def asked_setup(contender: str) -> Setup:
-    """`encoder/method` is trained; what has no encoder is a rival."""
+    """`encoder/method` is trained; what has no encoder is a baseline."""
     encoder, slash, method = contender.partition("/")
     if slash and encoder not in ENCODERS:
         raise unknown("encoder", encoder, ENCODERS)
     setup = Setup.of(method, encoder) if slash else Setup.of(contender)
     if isinstance(setup.entrant, Challenger) == bool(slash):
-        raise InputError(f"'{contender}': a method is written encoder/method, and a rival by its name alone.")
+        raise InputError(f"'{contender}': a method is written encoder/method, and a baseline by its name alone.")
     return setup
 
 
@@ -143,7 +143,7 @@ def fit(split: Split, setup: Setup, asked: argparse.Namespace) -> Outcome:
     one, seeds = setup.entrant, range(asked.seeds)
     if isinstance(one, Challenger):
         hot = HotRule.parse("honest").mask(split)
-        return fit_rival(split, one.rival, seeds, "honest", resolve_device(asked.device), hot, KS)
+        return fit_baseline(split, one.baseline, seeds, "honest", resolve_device(asked.device), hot, KS)
     return train(
         split, setup.encoder, one.sampler, seeds, setup.settings,
         device=asked.device, ks=KS, objective=one.objective,
@@ -193,7 +193,7 @@ def run(asked: argparse.Namespace) -> bool:
         "seconds": {"all": round(fitted.seconds, 2), "a_seed": round(fitted.seconds / seeds, 2)},
         "chosen_epochs": list(fitted.epochs),
         "settled": [one.blend.info["settled"] for one in fitted.fitted if isinstance(one, FittedBlend)]
-        if isinstance(fitted, RivalFit)
+        if isinstance(fitted, BaselineFit)
         else [],
         "memory": held_most,
         "metrics": on_test(fitted, split),

@@ -23,14 +23,14 @@ import contest_splits
 from contest import asked_setup, end_with_parent, fit
 from contest_measures import as_text, forget_gpu_peak, hardware, memory
 
+from evenhand.baselines.run import Challenger
 from evenhand.data.splits import Split
-from evenhand.errors import InputError
 from evenhand.experiments.setup import Setup
-from evenhand.rivals.run import Challenger
 from evenhand.training.checkpoint import write_whole
 from evenhand.training.run import versions
 from evenhand.training.settings import resolve_device
-from evenhand.visible import one_line
+from evenhand.utils.errors import InputError
+from evenhand.utils.safe_text import one_line
 
 COST = "cost.json"
 

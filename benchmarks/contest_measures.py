@@ -15,12 +15,12 @@ import torch
 
 from evenhand.data.hot import HotRule
 from evenhand.data.splits import Split
-from evenhand.data.words import count
 from evenhand.experiments.entrants import Outcome
 from evenhand.metrics.statistics import summarise
 from evenhand.metrics.users import METRICS
-from evenhand.ranking.topk import top_by
+from evenhand.models.topk import top_by
 from evenhand.training.selection import STOPPING_K, Evaluator
+from evenhand.utils.phrases import count
 
 KS = (5, 10, 20)
 _DIGITS = 6

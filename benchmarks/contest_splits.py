@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from evenhand.data.named import load_dataset, load_split
+from evenhand.data.datasets.load import load_dataset, load_split
 from evenhand.data.splits import Split
-from evenhand.errors import InputError, unknown
 from evenhand.paper.reproduce.source import AUTHORS_FILES, load_part
+from evenhand.utils.errors import InputError, unknown
 
 
 def _authors(dataset: str) -> Callable[[str | None], Split]:
     def load(data_dir: str | None) -> Split:
         split = load_part(dataset, data_dir, "honest")
         if not split.description.startswith("the authors' split"):
-            raise InputError(
-                f"{' and '.join(AUTHORS_FILES)} of {dataset} were not found; put them into --data-dir."
-            )
+            raise InputError(f"{' and '.join(AUTHORS_FILES)} of {dataset} were not found; put them into --data-dir.")
         return split
 
     return load

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from evenhand.data.interactions import Interactions
-from evenhand.ranking.topk import top_items
+from evenhand.models.topk import top_items
 from evenhand.training.selection import Evaluator
 
 DIM, LONGEST = 64, 20

@@ -4,8 +4,8 @@
 """
 
 import evenhand as eh
-from evenhand.data.named import demo_simulation
-from evenhand.experiments.feedback import feedback_loop
+from evenhand.data.datasets.load import demo_simulation
+from evenhand.experiments.feedback_loop import feedback_loop
 
 print("method    round    OHR@10  liked@10  exposure Gini  log Gini")
 for method in ("rns", "dns", "auc-ns:ecdf=64"):

@@ -20,8 +20,8 @@ import evenhand as eh
 from evenhand.data.hot import HotRule
 from evenhand.data.splits import Split
 from evenhand.metrics.users import score_lists
-from evenhand.ranking.fold_in import user_vectors
-from evenhand.ranking.topk import top_items
+from evenhand.models.fold_in import user_vectors
+from evenhand.models.topk import top_items
 
 K = 10
 SHOWN = ("ndcg", "ohr", "ucr")
@@ -29,9 +29,7 @@ SHOWN = ("ndcg", "ohr", "ucr")
 
 def without(split: Split, held: np.ndarray) -> Split:
     """The split as it would be had these users never come."""
-    train, validation, test = (
-        part.take(~held[part.users]) for part in (split.train, split.validation, split.test)
-    )
+    train, validation, test = (part.take(~held[part.users]) for part in (split.train, split.validation, split.test))
     return Split(train, validation, test, f"{split.description}, without {held.sum()} users")
 
 
@@ -40,9 +38,7 @@ def judge(users: torch.Tensor, items: torch.Tensor, split: Split, held: np.ndarr
     judged = np.flatnonzero(held & (split.test.activity > 0))
     hot = HotRule.parse("honest").mask(split)
     scored = [
-        score_lists(top_items(*vectors, judged, K, exclude=split.consumed)[0], judged, split.test, hot, (K,))[
-            K
-        ]
+        score_lists(top_items(*vectors, judged, K, exclude=split.consumed)[0], judged, split.test, hot, (K,))[K]
         for vectors in zip(users, items, strict=True)
     ]
     return {name: float(np.mean([one.mean(name) for one in scored])) for name in SHOWN}
@@ -61,9 +57,7 @@ def main() -> None:
     split = data.split(seed=0)
     held = np.random.default_rng(0).random(data.n_users) < asked.share
     print(f"{data}; {held.sum()} users held out; {asked.seeds} seeds")
-    print(
-        f"{platform.processor() or platform.machine()}, torch {torch.__version__}, evenhand {eh.__version__}"
-    )
+    print(f"{platform.processor() or platform.machine()}, torch {torch.__version__}, evenhand {eh.__version__}")
     print(f"{'encoder':10}{'method':18}{'users':12}" + "".join(f"{name + '@10':>9}" for name in SHOWN))
     for encoder in asked.encoders.split(","):
         for method in asked.methods.split(","):

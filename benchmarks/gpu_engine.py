@@ -19,13 +19,13 @@ import torch
 from torch import Tensor
 
 import evenhand as eh
-from evenhand import keyed
 from evenhand.data.hot import hot_items
 from evenhand.samplers.auc import prior
 from evenhand.samplers.base import bind
 from evenhand.training.engines.fused import FusedSteps
 from evenhand.training.engines.fused_tables import Law, Rule, Shape, Table, law_and_rule
 from evenhand.training.loop import Loop
+from evenhand.utils import keyed
 
 DEVICE = torch.device("cuda")
 
@@ -120,9 +120,7 @@ class WebSize:
             torch.tensor([0.75], device=DEVICE), torch.tensor([0.006], device=DEVICE),
             prior(popularity.clamp_min(1), 0.01).unsqueeze(0),
         )  # fmt: skip
-        self.order = torch.randperm(
-            self.n, dtype=torch.int32 if self.n < 2**31 else torch.int64, device=DEVICE
-        )
+        self.order = torch.randperm(self.n, dtype=torch.int32 if self.n < 2**31 else torch.int64, device=DEVICE)
         self.tables = fresh(1, n_users, dim, True), fresh(1, n_items, dim, True)
         self.dim = dim
 

@@ -23,7 +23,7 @@ import numpy as np
 import numba, torch
 from evenhand.data.interactions import Interactions
 from evenhand.methods import contender
-from evenhand.training.memory import work_of
+from evenhand.training.memory_estimate import work_of
 from evenhand.training.run import resolve_encoder, train
 from evenhand.training.settings import Settings
 
@@ -58,9 +58,7 @@ def main() -> None:
     asked = parser.parse_args()
     for name in asked.cases:
         sizes = json.dumps([asked.users, asked.items, asked.seeds, *CASES[name]])
-        done = subprocess.run(
-            [sys.executable, "-c", TRAIN, sizes], stdout=subprocess.PIPE, text=True, check=True
-        )
+        done = subprocess.run([sys.executable, "-c", TRAIN, sizes], stdout=subprocess.PIPE, text=True, check=True)
         expected, taken = json.loads(done.stdout.splitlines()[-1])
         print(f"{name}: {expected / 1e9:.2f} GB expected, {taken / 1e9:.2f} GB taken at the peak", flush=True)
 

@@ -32,9 +32,7 @@ parts = eh.Interactions.read(given.train), eh.Interactions.read(given.test)
 encoder = eh.MF(dim=32)
 for name in given.methods.split(","):
     tried = []
-    for own, lr, decay in itertools.product(
-        OWN.get(name, ("",)), given.lr.split(","), given.weight_decay.split(",")
-    ):
+    for own, lr, decay in itertools.product(OWN.get(name, ("",)), given.lr.split(","), given.weight_decay.split(",")):
         settings = eh.Settings(lr=float(lr), weight_decay=float(decay), epochs=80)
         split = eh.given_split(*parts, validation=0.1)
         fitted = train(split, encoder, name + own, 2, settings, device=given.device, ks=(5,))
@@ -52,9 +50,7 @@ for name in given.methods.split(","):
         device=given.device,
         ks=(5,),
     )
-    print(
-        f"BEST of {len(tried)}: {method}, lr {settings.lr}, wd {settings.weight_decay}, {value:.4f}; top 5:"
-    )
+    print(f"BEST of {len(tried)}: {method}, lr {settings.lr}, wd {settings.weight_decay}, {value:.4f}; top 5:")
     for metric in ("precision", "ndcg", "ohr", "ocr", "uhr", "ucr"):
         values = [result.metrics[metric] for result in final.results[5]]
         print(f"  {metric} {np.mean(values):.4f} ± {np.std(values, ddof=1):.4f}", flush=True)

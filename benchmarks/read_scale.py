@@ -25,7 +25,7 @@ KINDS = ("csv, integers", "csv, strings", "parquet, integers", "parquet, strings
 READ = """
 import json, sys, time
 import pyarrow.csv, pyarrow.parquet, pyarrow.compute
-from evenhand.data.read import read_interactions
+from evenhand.data.reading.read import read_interactions
 
 def kilobytes(name):
     lines = open("/proc/self/status", encoding="ascii").read().splitlines()
@@ -81,9 +81,7 @@ def main() -> None:
             path = folder / f"{kind.replace(', ', '-').replace(' ', '-')}-{asked.rows}.{ending}"
             if not path.exists():
                 simulate(path, asked.rows, kind)
-            done = subprocess.run(
-                [sys.executable, "-c", READ, str(path)], capture_output=True, text=True, check=True
-            )
+            done = subprocess.run([sys.executable, "-c", READ, str(path)], capture_output=True, text=True, check=True)
             told = json.loads(done.stdout)
             held, peak = (told[name] / asked.rows for name in ("held", "peak"))
             print(

@@ -47,9 +47,7 @@ def rectools() -> None:
             "MRR": m.MRR(K).calc(reco, wanted),
             "NDCG(divide_by_achievable=True)": m.NDCG(K, divide_by_achievable=True).calc(reco, wanted),
             "AvgRecPopularity": m.AvgRecPopularity(K).calc(reco, past),
-            "CatalogCoverage(normalize=True)": m.CatalogCoverage(K, normalize=True).calc(
-                reco, list(CATALOGUE)
-            ),
+            "CatalogCoverage(normalize=True)": m.CatalogCoverage(K, normalize=True).calc(reco, list(CATALOGUE)),
         },
     )
 
@@ -64,9 +62,7 @@ def lenskit() -> None:
     for kind in (m.Precision, m.Recall, m.Hit, m.RecipRank, m.NDCG):
         found[kind.__name__] = np.mean([kind(K).measure_list(shown[user], wanted[user]) for user in LISTS])
     gini = m.ListGini(K, items=len(CATALOGUE))
-    found["ListGini"] = gini.global_aggregate(
-        [gini.compute_list_data(items, None) for items in shown.values()]
-    )
+    found["ListGini"] = gini.global_aggregate([gini.compute_list_data(items, None) for items in shown.values()])
     show("lenskit", found)
 
 
@@ -107,10 +103,7 @@ def recbole() -> None:
             "ItemCoverage": m.ItemCoverage(config).get_coverage(matrix, len(CATALOGUE)),
             "GiniIndex": m.GiniIndex(config).get_gini(matrix, len(CATALOGUE)),
             "AveragePopularity": m.AveragePopularity(config).get_pop(matrix, counts).mean(axis=1).mean(),
-            "TailPercentage(tail_ratio=1.5)": m.TailPercentage(config)
-            .get_tail(matrix, counts)
-            .mean(axis=1)
-            .mean(),
+            "TailPercentage(tail_ratio=1.5)": m.TailPercentage(config).get_tail(matrix, counts).mean(axis=1).mean(),
             "ShannonEntropy × items / ln 2": m.ShannonEntropy(config).get_entropy(matrix) * in_bits,
         },
     )
@@ -127,9 +120,7 @@ def scipy() -> None:
     show(
         "scipy",
         {
-            "jensenshannon(base=2)": jensenshannon(
-                [shown[i] for i in order], [wanted[i] for i in order], base=2
-            ),
+            "jensenshannon(base=2)": jensenshannon([shown[i] for i in order], [wanted[i] for i in order], base=2),
             "entropy(base=2)": entropy([shown[i] for i in CATALOGUE], base=2),
         },
     )

@@ -22,9 +22,9 @@ import torch
 
 import evenhand as eh
 from evenhand.data.splits import Split
-from evenhand.ranking.recommender import list_table
-from evenhand.ranking.rerank import METHODS, rerank_lists
-from evenhand.ranking.topk import top_by, top_items
+from evenhand.models.list_table import list_table
+from evenhand.models.rerank import METHODS, rerank_lists
+from evenhand.models.topk import top_by, top_items
 
 SHOWN = ("ndcg", "ohr", "ocr", "uhr", "ucr")
 
@@ -77,10 +77,10 @@ def defaults(asked: argparse.Namespace) -> None:
     for data, split in splits.items():
         everyone = np.arange(split.n_users)
         lists = {"mf rns": candidate_lists(eh.fit(split, "mf", "rns", 1, progress=False), split, 100)}
-        for rival in (eh.EASE(), eh.ItemKNN()):
-            scores = rival.fit(split.train).scores
+        for baseline in (eh.EASE(), eh.ItemKNN()):
+            scores = baseline.fit(split.train).scores
             top = top_by(scores, split.n_items, everyone, 100, exclude=split.train)
-            lists[type(rival).__name__] = list_table(split.train, everyone, *top)
+            lists[type(baseline).__name__] = list_table(split.train, everyone, *top)
         for name, recs in lists.items():
             cells = []
             for method in METHODS:
@@ -124,9 +124,7 @@ def main() -> None:
     parser.add_argument("--speed", action="store_true")
     parser.add_argument("--users", type=int, default=100_000)
     asked = parser.parse_args()
-    print(
-        f"{platform.machine()}, numpy {np.__version__}, torch {torch.__version__}, evenhand {eh.__version__}"
-    )
+    print(f"{platform.machine()}, numpy {np.__version__}, torch {torch.__version__}, evenhand {eh.__version__}")
     if asked.speed:
         speed(asked.users, asked.candidates)
     elif asked.ratings:

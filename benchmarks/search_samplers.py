@@ -67,9 +67,7 @@ def main() -> None:
     given = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.simplefilter("ignore")
-    best = area(
-        [(up, 1 - down) for up, down in (target({**BEST, "alpha": a}) for a in np.linspace(0.5, 1, 10_001))]
-    )
+    best = area([(up, 1 - down) for up, down in (target({**BEST, "alpha": a}) for a in np.linspace(0.5, 1, 10_001))])
     print(f"optuna {optuna.__version__}, {given.repeats} search seeds")
     for trials in map(int, given.trials.split(",")):
         for name, make in SAMPLERS.items():

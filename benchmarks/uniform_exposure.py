@@ -19,18 +19,18 @@ import numpy as np
 from contest_measures import as_text
 
 import evenhand as eh
+from evenhand.baselines.run import Challenger, fit_baseline
 from evenhand.data.hot import HotRule
 from evenhand.data.simulate import Simulation
-from evenhand.data.words import count
 from evenhand.experiments.entrants import Outcome
 from evenhand.experiments.setup import Setup
 from evenhand.metrics.statistics import holm, paired_over_seeds
-from evenhand.ranking.topk import top_by
-from evenhand.rivals.run import Challenger, fit_rival
+from evenhand.models.topk import top_by
 from evenhand.training.checkpoint import write_whole
 from evenhand.training.run import train, versions
 from evenhand.training.selection import Evaluator
 from evenhand.training.settings import resolve_device
+from evenhand.utils.phrases import count
 
 CONTENDERS = (
     *("rns", "pns", "dns", "fairstatic", "ips-cn", "macr", "auc-ns"),
@@ -49,7 +49,7 @@ def fit(name: str, world: Simulation, device: str) -> Outcome:
     one = setup.entrant
     if isinstance(one, Challenger):
         hot = HotRule.parse("honest").mask(split)
-        return fit_rival(split, one.rival, [world.seed], "honest", resolve_device(device), hot, KS)
+        return fit_baseline(split, one.baseline, [world.seed], "honest", resolve_device(device), hot, KS)
     return train(
         split, setup.encoder, one.sampler, [world.seed], setup.settings,
         device=device, ks=KS, objective=one.objective,

@@ -89,9 +89,7 @@ def odd_table(random: Random, names: tuple[str, ...]) -> pa.Table:
         plain = place < 2 and random.random() < 0.75
         makers = MAKERS[:1] + MAKERS[5:6] if plain else PLAIN if random.random() < 0.4 else MAKERS
         columns.append(random.choice(makers)(random, n))
-        called.append(
-            name if random.random() < 0.95 else random.choice(("", "user", "user.x", "item.x", "\x00"))
-        )
+        called.append(name if random.random() < 0.95 else random.choice(("", "user", "user.x", "item.x", "\x00")))
     if not columns:
         return pa.table({"user": pa.array([1, 2])})
     return pa.Table.from_arrays(columns, names=called)

@@ -12,18 +12,16 @@ from pathlib import Path
 from unittest.mock import patch
 
 import evenhand
+from evenhand.baselines import EASE, Blend, ItemKNN, Popular
 from evenhand.encoders import MF, LightGCN
 from evenhand.methods import contender, described
-from evenhand.rivals import EASE, Blend, ItemKNN, Popular
 from evenhand.training.run import describe_encoder
 from evenhand.training.settings import Settings
 from fuzz.targets.commands import LOG, SEARCH, run
 from fuzz.targets.target import SEEDS
 
 Keep = Callable[[str, bytes], None]
-TIMED = "user,item,timestamp\n" + "".join(
-    f"{u},{i},{9 * u + i}\n" for u in range(4) for i in range(5) if u != i
-)
+TIMED = "user,item,timestamp\n" + "".join(f"{u},{i},{9 * u + i}\n" for u in range(4) for i in range(5) if u != i)
 
 
 def command_seeds(keep: Keep) -> None:

@@ -73,9 +73,7 @@ def _fault(random: Random, data: bytearray, seeds: list[bytes], words: tuple[byt
         data[place % len(data)] ^= 1 << random.randrange(8)
     elif what == 7 and len(data) >= 8:
         size = random.choice((1, 2, 4, 8))
-        number = random.choice(
-            (0, 1, 0x7F, 0x80, 0xFF, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**64 - 1)
-        )
+        number = random.choice((0, 1, 0x7F, 0x80, 0xFF, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**64 - 1))
         place = random.randrange(len(data) - size + 1)
         data[place : place + size] = (number % 256**size).to_bytes(size, random.choice(("little", "big")))
     elif what == 8:
@@ -108,9 +106,7 @@ def table(random: Random, names: tuple[str, ...], separator: bytes, header: bool
         surplus = random.choice((-1, 1)) if random.random() < 0.03 else 0
         rows.append(cells(random, len(columns) + surplus, odd))
     end = random.choice((b"\n", b"\n", b"\n", b"\r\n", b"\r"))
-    return (b"\xef\xbb\xbf" if random.random() < 0.05 else b"") + end.join(
-        separator.join(row) for row in rows
-    )
+    return (b"\xef\xbb\xbf" if random.random() < 0.05 else b"") + end.join(separator.join(row) for row in rows)
 
 
 def document(random: Random, seed: bytes) -> bytes:

@@ -21,11 +21,11 @@ from safetensors.torch import save
 
 from evenhand.audit.document import to_json
 from evenhand.data.interactions import Interactions
-from evenhand.ranking import Model
-from evenhand.ranking.blend import BlendModel
-from evenhand.ranking.export import export
-from evenhand.ranking.item_model import ItemModel
-from evenhand.ranking.item_table import CountTable, DenseTable, SparseTable
+from evenhand.models import FactorModel
+from evenhand.models.blend_model import BlendModel
+from evenhand.models.export import export
+from evenhand.models.item_table import CountTable, DenseTable, SparseTable
+from evenhand.models.item_weights import ItemWeightModel
 from evenhand.testing import corner_cases
 from fuzz.command_seeds import command_seeds
 from fuzz.targets.target import SEEDS
@@ -50,9 +50,7 @@ TEXTS: dict[str, dict[str, str]] = {
     "candidates": {"plain.csv": LISTS.replace(",y,", ",x,")},
     "attributes": {"plain.csv": "user,rating\n1,f\n2,m\n3,\n"},
     "groups": {"plain.csv": "item,rating\n1,a\n2,a\n3,b\n4,b\n"},
-    "titles-100k": {
-        "u.item": "1|Toy (1995)|01-Jan-1995||x" + "|0" * 18 + "|1\n2|Caf\xe9|||" + "|1" * 19 + "\n"
-    },
+    "titles-100k": {"u.item": "1|Toy (1995)|01-Jan-1995||x" + "|0" * 18 + "|1\n2|Caf\xe9|||" + "|1" * 19 + "\n"},
     "titles-1m": {"movies.dat": "1::Toy (1995)::Animation|Comedy\n2::Caf\xe9::Drama\n"},
     "adjacency": {"train.txt": "0 1 2 3\n1 2\n2\n"},
     "coat": {"train.ascii": "0 1 2 3\n4 5 0 0\n1 0 0 5\n"},
@@ -141,16 +139,14 @@ def models() -> None:
     }
     weights = np.eye(12, k=1, dtype=np.float32)
     rows, columns = np.nonzero(weights)
-    sparse = SparseTable(
-        np.searchsorted(rows, np.arange(13)), columns.astype(np.int32), weights[rows, columns]
-    )
+    sparse = SparseTable(np.searchsorted(rows, np.arange(13)), columns.astype(np.int32), weights[rows, columns])
     made: dict[str, Any] = {
-        "vectors": Model(
+        "vectors": FactorModel(
             torch.randn(1, 9, 4, generator=generator), torch.randn(1, 12, 4, generator=generator), **common
         ),
-        "dense": ItemModel(DenseTable(torch.from_numpy(weights)), touched=known, **common),
-        "sparse": ItemModel(sparse, touched=known, **common),
-        "counts": ItemModel(CountTable(torch.arange(12).double()), touched=known, **common),
+        "dense": ItemWeightModel(DenseTable(torch.from_numpy(weights)), touched=known, **common),
+        "sparse": ItemWeightModel(sparse, touched=known, **common),
+        "counts": ItemWeightModel(CountTable(torch.arange(12).double()), touched=known, **common),
     }
     dense, counts = made["dense"], made["counts"]
     made["blend"] = BlendModel((dense, counts), (0.7, 0.3), **common)
@@ -206,9 +202,7 @@ def documents() -> None:
             "seconds": 1.0,
             "trained_together": 1,
             "chosen_epochs": [1, 2, 2],
-            "metrics": {
-                f"{m}@5": numbers for m in ("precision", "recall", "f1", "ndcg", "ohr", "ocr", "uhr", "ucr")
-            },
+            "metrics": {f"{m}@5": numbers for m in ("precision", "recall", "f1", "ndcg", "ohr", "ocr", "uhr", "ucr")},
         }
     identity = {
         "part": "overall",

@@ -67,10 +67,7 @@ def uniform(path: Path) -> str:
         return "Not measured yet."
     found = json.loads(path.read_text(encoding="utf-8"))
     values, gaps = found["values"], found["minus_rns"]
-    means = {
-        name: {key: sum(each) / len(each) for key, each in measured.items()}
-        for name, measured in values.items()
-    }
+    means = {name: {key: sum(each) / len(each) for key, each in measured.items()} for name, measured in values.items()}
     ranks = {key: _ranks(means, key) for key in ("biased ndcg@10", "uniform ndcg@10")}
     heads = [
         "contender",

@@ -37,9 +37,7 @@ def draw(field: Field) -> str:
         *_layers(rows, outside, whole, 330, 420),
     ).properties(width=330, height=420, title="all; the frame is the right picture")
     near = [row for row in rows if _inside(row, box)]
-    right = alt.layer(*_layers(near, near, box, 480, 420)).properties(
-        width=480, height=420, title="those of the frame"
-    )
+    right = alt.layer(*_layers(near, near, box, 480, 420)).properties(width=480, height=420, title="those of the frame")
     return _svg(alt.hconcat(left, right), f"{title(field.name)}: better is up and to the left")
 
 
@@ -124,11 +122,7 @@ def placed_labels(rows: list[Row], named: list[Row], domain: Box, width: int, he
                 if drop == 0 and reach:
                     continue
                 box = (start, start + wide, middle - LINE / 2, middle + LINE / 2)
-                cost = (
-                    reach
-                    + 40 * sum(_overlap(box, other) for other in taken)
-                    + 5 * _beyond(box, width, height)
-                )
+                cost = reach + 40 * sum(_overlap(box, other) for other in taken) + 5 * _beyond(box, width, height)
                 if best is None or cost < best[0]:
                     best = cost, box
         assert best is not None
@@ -190,7 +184,5 @@ def _y(domain: Box, name: str = "y") -> alt.Y:
 def _svg(chart: alt.HConcatChart | alt.VConcatChart, headline: str) -> str:
     titled = chart.properties(title=alt.Title(headline, anchor="start", fontSize=13))
     styled = titled.configure(font="sans-serif").configure_view(stroke="#dddddd")
-    styled = styled.configure_title(fontSize=11, fontWeight="normal").configure_legend(
-        orient="top", symbolOpacity=1
-    )
+    styled = styled.configure_title(fontSize=11, fontWeight="normal").configure_legend(orient="top", symbolOpacity=1)
     return vl_convert.vegalite_to_svg(styled.to_dict())

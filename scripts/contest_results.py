@@ -238,9 +238,7 @@ def _against(name: str, against: str, mine: Runs, theirs: Runs) -> Iterator[Docu
                 }
 
 
-def _paired(
-    a: Sequence[UserMetrics], b: Sequence[UserMetrics]
-) -> tuple[Sequence[UserMetrics], Sequence[UserMetrics]]:
+def _paired(a: Sequence[UserMetrics], b: Sequence[UserMetrics]) -> tuple[Sequence[UserMetrics], Sequence[UserMetrics]]:
     """Seeds that both have; what does not depend on the seed has one result, which stands for every seed."""
     seeds = max(len(a), len(b)) if 1 in (len(a), len(b)) else min(len(a), len(b))
     return [*a][:seeds] * (seeds // len(a) or 1), [*b][:seeds] * (seeds // len(b) or 1)

@@ -1,4 +1,4 @@
-"""Trains every method with every encoder, and every rival, in a small run on `demo`, and records the numbers.
+"""Trains every method with every encoder, and every baseline, in a small run on `demo`, and records the numbers.
 
     python scripts/drift.py
 
@@ -16,12 +16,12 @@ from functools import cache
 from pathlib import Path
 
 import evenhand as eh
+from evenhand.baselines import BASELINES
 from evenhand.data.splits import Split
 from evenhand.encoders import ENCODERS
 from evenhand.experiments.compare import compare
 from evenhand.methods import METHODS
 from evenhand.metrics.statistics import Summary
-from evenhand.rivals import RIVALS
 
 FILE = Path(__file__).parents[1] / "tests" / "drift.json"
 K = 10
@@ -47,8 +47,8 @@ Recorded = Mapping[str, tuple[float, float]]
 
 
 def names() -> list[str]:
-    """Every run: `auc-ns mf`, …, and the rivals, which have no encoder."""
-    return [f"{method} {encoder}" for encoder in ENCODERS for method in METHODS] + list(RIVALS)
+    """Every run: `auc-ns mf`, …, and the baselines, which have no encoder."""
+    return [f"{method} {encoder}" for encoder in ENCODERS for method in METHODS] + list(BASELINES)
 
 
 @cache

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="playwright is not installed; no browser tests"
-)
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed; no browser tests")
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (

@@ -69,9 +69,7 @@ def bare_audit() -> Audit:
         whole,
         notes=(),
         findings=(),
-        rows=tuple(
-            SystemRow(r.name, r.k, {"gini": Estimate(0.9), "coverage": Estimate(0.2)}) for r in whole.rows
-        ),
+        rows=tuple(SystemRow(r.name, r.k, {"gini": Estimate(0.9), "coverage": Estimate(0.2)}) for r in whole.rows),
         contrasts=(),
         slices=(),
         demand={"train": _shares(0.42)},
@@ -82,7 +80,7 @@ def bare_audit() -> Audit:
 
 
 def sample_story(systems: tuple[str, ...] = SYSTEMS) -> TrainingStory:
-    """Three seeds, twelve epochs; the first system is a rival and has no curves."""
+    """Three seeds, twelve epochs; the first system is a baseline and has no curves."""
     return TrainingStory(
         sentence="Best on validation: auc-ns.",
         protocol="paper",
@@ -91,8 +89,7 @@ def sample_story(systems: tuple[str, ...] = SYSTEMS) -> TrainingStory:
         curves=tuple(c for place, name in enumerate(systems[1:]) for c in curves_of(name, _history(place))),
         chosen=dict.fromkeys(systems[1:], (9, 10, 12)),
         spreads=tuple(
-            Spread(name, 10, {"ndcg": summarise([0.33, 0.331, 0.334]), "ohr": summarise([0.6])})
-            for name in systems
+            Spread(name, 10, {"ndcg": summarise([0.33, 0.331, 0.334]), "ohr": summarise([0.6])}) for name in systems
         ),
     )
 

@@ -15,9 +15,7 @@ FRONT = ((0.400, 0.680), (0.395, 0.650), (0.380, 0.645), (0.350, 0.640))
 """Trials 2 to 5, whose knee is trial 3."""
 
 
-def sample_search(
-    label: str = "bc-loss", problem: str = "the loss became infinite", pick: Pick = "knee"
-) -> TuneResult:
+def sample_search(label: str = "bc-loss", problem: str = "the loss became infinite", pick: Pick = "knee") -> TuneResult:
     """The defaults, four trials on the front, one beside it, one far away and one that failed."""
     asked = Setup.of("bc-loss")
     setup = replace(asked, entrant=replace(asked.entrant, label=label))

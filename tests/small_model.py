@@ -4,11 +4,11 @@ import pyarrow as pa
 import torch
 
 from evenhand.data.interactions import Interactions
-from evenhand.ranking import Model
+from evenhand.models import FactorModel
 from evenhand.testing import corner_cases
 
 
-def model(kind: str, seed: int = 1) -> Model:
+def model(kind: str, seed: int = 1) -> FactorModel:
     """Nine users (one has every item, one all but the fourth, one none), twelve items, seeds 7, 3 and 11."""
     log = corner_cases()
     if kind == "string":
@@ -26,7 +26,7 @@ def model(kind: str, seed: int = 1) -> Model:
             item_ids=pa.array(range(0, 120, 10), pa.int64()),
         )
     g = torch.Generator().manual_seed(seed)
-    return Model(
+    return FactorModel(
         torch.randn(3, 9, 4, generator=g),
         torch.randn(3, 12, 4, generator=g),
         known=log,

@@ -40,9 +40,7 @@ class Oracle:
         self.drawn = [int(u * train.n_items) for u in batch.shared[replica].tolist()]
         assert batch.user_vectors is not None
         assert batch.item_vectors is not None
-        self.scores = (
-            batch.user_vectors[replica].double().numpy() @ batch.item_vectors[replica].double().numpy().T
-        )
+        self.scores = batch.user_vectors[replica].double().numpy() @ batch.item_vectors[replica].double().numpy().T
 
     def draws(self, place: int) -> tuple[list[int], list[int], list[int]]:
         """(candidates, negative probes, positive probes) of one positive."""
@@ -194,9 +192,7 @@ def test_gain_weighs_rise_against_fall(p: float, rise: float, fall: float) -> No
     assert float(gain(torch.tensor(p), torch.tensor(rise), torch.tensor(0.0))) >= 0  # γ = 0 makes fall 0
 
 
-def captured_gain(
-    monkeypatch: pytest.MonkeyPatch, sampler: AUCSampler, train: Interactions
-) -> dict[str, torch.Tensor]:
+def captured_gain(monkeypatch: pytest.MonkeyPatch, sampler: AUCSampler, train: Interactions) -> dict[str, torch.Tensor]:
     """The posterior, gain and pool of a random batch, caught on their way to the choice."""
     import evenhand.samplers.auc as auc
 
@@ -234,9 +230,7 @@ def test_gamma_zero_makes_no_gain_negative(monkeypatch: pytest.MonkeyPatch, alph
 
 
 @pytest.mark.parametrize("beta", [0.001, 1.0])
-def test_an_item_without_data_is_taken_for_a_false_negative(
-    monkeypatch: pytest.MonkeyPatch, beta: float
-) -> None:
+def test_an_item_without_data_is_taken_for_a_false_negative(monkeypatch: pytest.MonkeyPatch, beta: float) -> None:
     train = with_dead_items()
     seen = captured_gain(monkeypatch, AUCSampler(alpha=1.0, beta=beta, gamma=0.3), train)
     dead = seen["pool"] >= 12
@@ -378,9 +372,7 @@ def misleading_batch(made: AUCBound, users: torch.Tensor, seed: int, sign: float
     start = [*made._row_start.tolist(), len(made._items)]
     for user in range(made.n_users):
         own[user, made._items[start[user] : start[user + 1]].long()] = 1
-    return replace(
-        batch, user_vectors=sign * (2 * own - 1).unsqueeze(0), item_vectors=torch.eye(made.n_items)[None]
-    )
+    return replace(batch, user_vectors=sign * (2 * own - 1).unsqueeze(0), item_vectors=torch.eye(made.n_items)[None])
 
 
 def test_alpha_is_clipped_when_used_not_when_followed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from evenhand.audit.document import from_json, to_json
 from evenhand.audit.result import Audit
 from run_cli import small_log
 
-ROOMS = ("exposure", "hits", "influence", "slices", "findings", "gates", "summary", "lists")
+ROOMS = ("exposure", "hits", "influence", "slices", "findings", "gates", "summary", "audit_lists")
 
 
 def table(rows: dict[str, str], **more: Any) -> pa.Table:
@@ -185,9 +185,7 @@ def test_slices_of_users_are_the_audit_of_those_users(found: Audit) -> None:
     for part in ("x", "y"):
         row = next(r for r in sliced.slices if r.by == "group" and r.part == part)
         theirs = {user: items for user, items in TEST.items() if group[user] == part}
-        alone = audited({"mine": lists({user: LISTS[user] for user in theirs})}, test=table(theirs)).row(
-            "mine", 3
-        )
+        alone = audited({"mine": lists({user: LISTS[user] for user in theirs})}, test=table(theirs)).row("mine", 3)
         assert row.of == "users"
         assert row.size == len(theirs)
         for name, estimate in row.metrics.items():
@@ -343,7 +341,7 @@ def test_blocks_and_the_order_of_rows_change_nothing(monkeypatch: pytest.MonkeyP
     whole = eh.audit({"mine": recs}, train=split.train, test=split.test, k=(2, 8))
     monkeypatch.setattr("evenhand.audit.sweep.CHUNK_SLOTS", 40)
     monkeypatch.setattr("evenhand.audit.measures.CHUNK_SLOTS", 56)
-    monkeypatch.setattr("evenhand.audit.ground.CHUNK_PAIRS", 45)
+    monkeypatch.setattr("evenhand.audit.reference.CHUNK_PAIRS", 45)
     shuffled = recs.take(np.random.default_rng(0).permutation(len(recs)))
     parts = eh.audit({"mine": shuffled}, train=split.train, test=split.test, k=(2, 8))
     for one, other in zip(whole.rows, parts.rows, strict=True):

@@ -9,18 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.audit.baseline import against
+from evenhand.audit.ci_output import github_lines, junit
 from evenhand.audit.gates import Quantity, check_gates, judge, parse_gate
-from evenhand.audit.outlets import github_lines, junit
 from evenhand.audit.result import Audit, Estimate, Finding, SystemRow
-from evenhand.errors import InputError
+from evenhand.utils.errors import InputError
 
 
 def audit(**systems: dict[str, float | tuple[float, float, float]]) -> Audit:
     """The values of each system at k = 10; a triple is a value with its interval."""
     rows = tuple(
-        SystemRow(
-            name, 10, {m: Estimate(*v) if isinstance(v, tuple) else Estimate(v) for m, v in metrics.items()}
-        )
+        SystemRow(name, 10, {m: Estimate(*v) if isinstance(v, tuple) else Estimate(v) for m, v in metrics.items()})
         for name, metrics in systems.items()
     )
     return Audit(

@@ -16,7 +16,7 @@ import evenhand as eh
 from audit_lists import LISTS, TEST, TRAIN, pairs
 from evenhand.audit.document import to_json
 from evenhand.audit.result import Audit
-from evenhand.errors import InputError
+from evenhand.utils.errors import InputError
 
 
 def rows(lists: dict[str, str] = LISTS) -> list[dict[str, Any]]:
@@ -76,8 +76,7 @@ def test_ids_may_be_numbers_here_and_texts_there() -> None:
     as_text = [row | {"item": number[row["item"]]} for row in rows()]
     as_number = [row | {"item": int(number[row["item"]])} for row in rows()]
     past, wanted = (
-        pa.Table.from_pylist([{"user": u, "item": int(number[i])} for u, i in pairs(of)])
-        for of in (TRAIN, TEST)
+        pa.Table.from_pylist([{"user": u, "item": int(number[i])} for u, i in pairs(of)]) for of in (TRAIN, TEST)
     )
     for recs in (as_text, as_number):
         same(audited(recs, train=past, test=wanted))
@@ -178,9 +177,7 @@ def test_a_table_of_several_systems() -> None:
     two = [row | {"name": name} for name in ("z", "a") for row in rows()]
     found = eh.audit({"run": pa.Table.from_pylist(two)}, table(TRAIN), table(TEST), k=4, hot=2)
     assert found.systems == ("z", "a")
-    found = eh.audit(
-        {"old": pa.Table.from_pylist(two), "new": pa.Table.from_pylist(rows())}, table(TRAIN), k=4, hot=2
-    )
+    found = eh.audit({"old": pa.Table.from_pylist(two), "new": pa.Table.from_pylist(rows())}, table(TRAIN), k=4, hot=2)
     assert found.systems == ("old/z", "old/a", "new")
 
 

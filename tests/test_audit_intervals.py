@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evenhand.audit.audit_lists import Ranked
 from evenhand.audit.exposure import coverage, shannon_entropy
-from evenhand.audit.ground import Ground
 from evenhand.audit.influence import coverage_slope, entropy_slope, gini_slope
 from evenhand.audit.intervals import Draws, Measured, Moments
-from evenhand.audit.lists import Ranked
 from evenhand.audit.measures import Measures
+from evenhand.audit.reference import Ground
 from evenhand.audit.sweep import sweep
 from evenhand.data.hot import HotRule
 from evenhand.data.interactions import Interactions
@@ -138,10 +138,7 @@ class World:
             hot[self.train[users]].mean(axis=1),
             (),
         )
-        ranked = {
-            name: Ranked(np.arange(len(users) + 1) * K, rows[users].ravel())
-            for name, rows in self.lists.items()
-        }
+        ranked = {name: Ranked(np.arange(len(users) + 1) * K, rows[users].ravel()) for name, rows in self.lists.items()}
         return Measures(sweep(ground, ranked, (K,)), ground, ranked)
 
 
@@ -189,9 +186,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
     whole = world.sample(np.arange(PEOPLE))
     truth = {name: whole.value(name, "popular", K).value for name in CHECKED}
     # Gini and its like depend on how many users there are; theirs is the mean over samples of this size.
-    truth |= {
-        name: float(np.mean([a.value(name, "popular", K).value for a in audits])) for name in DISTRIBUTIONS
-    }
+    truth |= {name: float(np.mean([a.value(name, "popular", K).value for a in audits])) for name in DISTRIBUTIONS}
     gaps = {name: whole.difference(name, "popular", "even", K).value for name in CHECKED}
     hit: dict[str, list[bool]] = {}
     for audit in audits:

@@ -61,8 +61,7 @@ def refused(desk: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {
-        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else b"folder"
-        for path in folder.rglob("*")
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else b"folder" for path in folder.rglob("*")
     }
 
 
@@ -269,9 +268,7 @@ def test_a_user_with_every_item_is_skipped_and_told_once(tmp_path: Path) -> None
     rows = [f"0,{item}" for item in range(6)]
     rows += [f"{user},{item}" for user in range(1, 12) for item in range(6) if (user + item) % 3]
     (tmp_path / "log.csv").write_text("user,item\n" + "\n".join(rows) + "\n")
-    (tmp_path / "test.csv").write_text(
-        "user,item\n" + "\n".join(f"{user},{-user % 3}" for user in range(1, 12)) + "\n"
-    )
+    (tmp_path / "test.csv").write_text("user,item\n" + "\n".join(f"{user},{-user % 3}" for user in range(1, 12)) + "\n")
     # No validation part, which would take some items from the user that has them all.
     ended = evenhand(
         "compare",
@@ -294,5 +291,5 @@ def test_interrupting_ends_with_one_line(monkeypatch: pytest.MonkeyPatch) -> Non
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("evenhand.data.named.list_datasets", interrupt)
+    monkeypatch.setattr("evenhand.data.datasets.load.list_datasets", interrupt)
     assert evenhand("data", "list") == Ended(130, "", "evenhand: stopped.\n")

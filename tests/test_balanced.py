@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.data.interactions import Interactions
-from evenhand.errors import InputError
 from evenhand.samplers import BalancedSampler
 from evenhand.testing import chi_square_p, corner_cases
+from evenhand.utils.errors import InputError
 
 DRAWS = 4_000
 
@@ -98,9 +98,7 @@ def test_the_coin_is_tossed_for_every_negative() -> None:
 def test_never_an_observed_item(data: st.DataObject) -> None:
     n_users, n_items = data.draw(st.integers(1, 5)), data.draw(st.integers(2, 6))
     has = np.array(data.draw(st.lists(st.booleans(), min_size=n_users * n_items, max_size=n_users * n_items)))
-    log = Interactions.from_pairs(
-        *np.nonzero(has.reshape(n_users, n_items)), n_users=n_users, n_items=n_items
-    )
+    log = Interactions.from_pairs(*np.nonzero(has.reshape(n_users, n_items)), n_users=n_users, n_items=n_items)
     bound = BalancedSampler().bind(log)
     users = torch.arange(n_users)[bound.eligible].repeat_interleave(40)
     assert bound.eligible.tolist() == (log.activity < n_items).tolist()

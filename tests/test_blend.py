@@ -10,20 +10,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evenhand.baselines import ALS, EASE, Blend
+from evenhand.baselines import blend as blend_module
+from evenhand.baselines.blend import _Judge, _Steps, _summed, averaged
+from evenhand.baselines.run import fit_baseline
 from evenhand.data.interactions import Interactions
 from evenhand.data.simulate import simulate_log
 from evenhand.data.splits import Split, held_out_share
-from evenhand.errors import InputError
 from evenhand.experiments.entrants import entrant
 from evenhand.experiments.named import RECIPES, asked_method
-from evenhand.ranking.blend import BlendModel, blended, standardised
-from evenhand.ranking.elsewhere import vectors_from
-from evenhand.ranking.export import export
-from evenhand.ranking.model import Model, load
-from evenhand.rivals import ALS, EASE, Blend
-from evenhand.rivals import blend as blend_module
-from evenhand.rivals.blend import _Judge, _Steps, _summed, averaged
-from evenhand.rivals.run import fit_rival
+from evenhand.models.blend_model import BlendModel, blended, standardised
+from evenhand.models.export import export
+from evenhand.models.external_vectors import vectors_from
+from evenhand.models.factors import FactorModel, load
+from evenhand.utils.errors import InputError
 from run_cli import evenhand, small_log, write_log
 
 
@@ -182,12 +182,12 @@ def test_people_it_has_never_seen(log: Interactions, fitted: BlendModel) -> None
 
 
 @pytest.fixture(scope="module")
-def vectors(log: Interactions) -> Model:
+def vectors(log: Interactions) -> FactorModel:
     return ALS(factors=4).fit(log).model()
 
 
 @pytest.mark.parametrize("form", ["model", "parquet", "npz"])
-def test_vectors_are_found_by_their_ids(tmp_path: Path, log: Interactions, vectors: Model, form: str) -> None:
+def test_vectors_are_found_by_their_ids(tmp_path: Path, log: Interactions, vectors: FactorModel, form: str) -> None:
     place = tmp_path / ("v.npz" if form == "npz" else "v")
     if form == "model":
         vectors.save(place)
@@ -200,7 +200,7 @@ def test_vectors_are_found_by_their_ids(tmp_path: Path, log: Interactions, vecto
     assert model.recommend(k=5)["item"].equals(vectors.recommend(k=5)["item"])
 
 
-def test_vectors_of_other_data_are_refused(tmp_path: Path, log: Interactions, vectors: Model) -> None:
+def test_vectors_of_other_data_are_refused(tmp_path: Path, log: Interactions, vectors: FactorModel) -> None:
     export(vectors, "npz", tmp_path / "v.npz")
     with np.load(tmp_path / "v.npz") as found:
         parts = dict(found)
@@ -287,7 +287,7 @@ def test_the_command_trains_a_base_and_a_method_as_one(tmp_path: Path) -> None:
 def test_averaged_seeds_score_as_their_sum(log: Interactions) -> None:
     generator = torch.Generator().manual_seed(0)
     users, items = (torch.randn(3, n, 4, generator=generator) for n in (log.n_users, log.n_items))
-    model = Model(users, items, log, seeds=(6, 7, 8))
+    model = FactorModel(users, items, log, seeds=(6, 7, 8))
     one = averaged(model)
     everyone = np.arange(log.n_users)
     total = sum(model.scorer(r)(everyone) for r in range(3))
@@ -330,13 +330,11 @@ def test_honest_fits_settle_on_validation_and_paper_fits_inside_train(log: Inter
         "paper": blend.fit(rest),
     }
     for protocol, one in wanted.items():
-        found = fit_rival(split, blend, [0], protocol, torch.device("cpu"), hot, (5,))
+        found = fit_baseline(split, blend, [0], protocol, torch.device("cpu"), hot, (5,))
         torch.testing.assert_close(found.fitted[0].scores(everyone), one.scores(everyone))
 
 
-def test_what_is_trained_depends_on_the_size_of_the_data(
-    log: Interactions, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_trained_depends_on_the_size_of_the_data(log: Interactions, monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = torch.device("cpu")
     whole = ("ease", "als", "auc-ns")
     assert Blend().names_for(log, cpu) == whole

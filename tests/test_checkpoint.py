@@ -16,10 +16,10 @@ import pytest
 import torch
 from safetensors.torch import save as tensors_to_bytes
 
-from evenhand.errors import InputError, RunError
 from evenhand.experiments.output import CHECKPOINTS, check_folder, run_folder
 from evenhand.training import checkpoint
 from evenhand.training.checkpoint import Checkpoints, one_process, write_whole
+from evenhand.utils.errors import InputError, RunError
 
 IDENTITY = {"data": {"train": "aa"}, "seeds": [0, 1], "settings": {"lr": 0.1, "milestones": (3, 5)}}
 EXACT = {
@@ -88,9 +88,7 @@ def test_tensors_that_share_memory_are_each_saved(tmp_path: Path) -> None:
 def test_the_last_two_are_kept_and_the_newest_is_read(tmp_path: Path) -> None:
     files = written(tmp_path, times=5)
     assert [int(path.name[:8]) for path in files] == [4, 5]
-    assert [path.name for path in files] == [
-        named(path.read_bytes(), n) for path, n in zip(files, (4, 5), strict=True)
-    ]
+    assert [path.name for path in files] == [named(path.read_bytes(), n) for path, n in zip(files, (4, 5), strict=True)]
     assert loaded(tmp_path) == (5, [])
 
 
@@ -124,9 +122,7 @@ DAMAGES = [cut, emptied, flipped, renamed]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(
-    tmp_path: Path, damage: Callable[[Path], None]
-) -> None:
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     damage(written(tmp_path)[-1])
     before = content(tmp_path)
     assert loaded(tmp_path) == (1, ["Checkpoint 2 is damaged; the one before it is used."])
@@ -185,9 +181,7 @@ def full_disk(*_: Any) -> None:
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_a_full_disk_ends_the_run_and_harms_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
+def test_a_full_disk_ends_the_run_and_harms_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     written(tmp_path)
     before = content(tmp_path)
     monkeypatch.setattr(checkpoint.os, call, full_disk)
@@ -239,9 +233,7 @@ def test_a_read_only_folder_is_refused_before_any_work(tmp_path: Path) -> None:
         ({"method": "dns"}, "method"),
     ],
 )
-def test_another_run_is_refused_by_name(
-    tmp_path: Path, changes: dict[str, Any], named_difference: str
-) -> None:
+def test_another_run_is_refused_by_name(tmp_path: Path, changes: dict[str, Any], named_difference: str) -> None:
     written(tmp_path)
     before = content(tmp_path)
     with pytest.raises(InputError, match=rf"differs in {named_difference}; .*start over with --force\.$"):
@@ -297,9 +289,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_file_with_a_true_name_that_is_no_checkpoint_is_refused_in_one_sentence(
-    tmp_path: Path, kind: str
-) -> None:
+def test_a_file_with_a_true_name_that_is_no_checkpoint_is_refused_in_one_sentence(tmp_path: Path, kind: str) -> None:
     written(tmp_path)
     (tmp_path / named(HOSTILE[kind])).write_bytes(HOSTILE[kind])
     before = content(tmp_path)
@@ -316,9 +306,7 @@ def test_the_sound_document_of_these_tests_is_read(tmp_path: Path) -> None:
 # How often
 
 
-def test_writing_waits_until_its_cost_is_a_small_share(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_writing_waits_until_its_cost_is_a_small_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(checkpoint.time, "monotonic", lambda: now)
 
@@ -390,9 +378,7 @@ def test_no_lock_and_no_empty_folder_stays_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_system_without_locks_is_worked_on_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_without_locks_is_worked_on_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fcntl = pytest.importorskip("fcntl")
 
     def no_locks(*_: Any) -> None:

@@ -26,7 +26,7 @@ from evenhand.data.interactions import Interactions
 from evenhand.experiments.compare import Row
 from evenhand.metrics.statistics import summarise
 from evenhand.metrics.users import METRICS
-from evenhand.ranking.model import load
+from evenhand.models.factors import load
 from run_cli import TINY, evenhand, small_log, write_log
 
 METHODS = ("--methods", "rns,auc-ns:ecdf=16")
@@ -77,9 +77,7 @@ def test_the_document_of_compare_has_the_promised_form(desk: Path) -> None:
     found = read(desk / "compared.json")
     assert found["protocol"] == "honest"
     assert [(row["name"], row["encoder"], row["method"], row["k"]) for row in found["rows"]] == [
-        (name, "mf", method, k)
-        for name, method in (("rns", "rns"), ("auc-ns:ecdf=16", "auc-ns"))
-        for k in (5, 10, 20)
+        (name, "mf", method, k) for name, method in (("rns", "rns"), ("auc-ns:ecdf=16", "auc-ns")) for k in (5, 10, 20)
     ]
     for row in found["rows"]:
         assert set(row) == {"name", "encoder", "method", "k", "metrics"}
@@ -191,9 +189,7 @@ def test_evaluating_the_lists_gives_what_training_reported(desk: Path, tmp_path:
     assert evenhand("recommend", desk / "model", "--seed", "all", "--out", tmp_path / "all.parquet").code == 0
     assert evenhand("recommend", desk / "model", "--out", tmp_path / "best.csv").code == 0
     best = trained["seeds"].index(trained["recommending_seed"])
-    every, one = (
-        document("evaluate", tmp_path / name, *split)["rows"] for name in ("all.parquet", "best.csv")
-    )
+    every, one = (document("evaluate", tmp_path / name, *split)["rows"] for name in ("all.parquet", "best.csv"))
     assert {row["name"] for row in every} == {"all"}
     for reported, of_all, of_best in zip(trained["rows"], every, one, strict=True):
         for name in METRICS:
@@ -425,9 +421,7 @@ def test_one_is_told_in_the_singular(desk: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("columns", [("user", "item"), ("who", "what"), ("a", "b")])
-def test_lists_may_call_their_columns_as_they_like(
-    columns: tuple[str, str], desk: Path, tmp_path: Path
-) -> None:
+def test_lists_may_call_their_columns_as_they_like(columns: tuple[str, str], desk: Path, tmp_path: Path) -> None:
     lists, (user, item) = pq.read_table(desk / "run" / "recommendations.parquet"), columns
     pq.write_table(lists.rename_columns({"user": user, "item": item}), tmp_path / "lists.parquet")
     for part in ("train", "test"):

@@ -9,15 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evenhand.data import codes, pairs, read, text
-from evenhand.data.codes import Codes, from_the_end, recode, steps, used
 from evenhand.data.interactions import Interactions
-from evenhand.data.read import read_interactions
-from evenhand.errors import InputError
+from evenhand.data.reading import codes, pairs, read
+from evenhand.data.reading import delimited as text
+from evenhand.data.reading.codes import Codes, from_the_end, recode, steps, used
+from evenhand.data.reading.read import read_interactions
+from evenhand.utils.errors import InputError
 
-PATCHES = settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60
-)
+PATCHES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 ids = st.one_of(
     st.lists(st.lists(st.none() | st.integers(-5, 5), max_size=6), min_size=1, max_size=8),
     st.lists(st.lists(st.none() | st.sampled_from("abcdé"), max_size=6), min_size=1, max_size=8),
@@ -164,9 +163,7 @@ def test_parquet_in_many_batches(tmp_path, monkeypatch, strings) -> None:
     monkeypatch.setattr(codes, "_PENDING", 4)
     users = [(7 * i) % 23 for i in range(60)]
     items = [(5 * i) % 11 for i in range(60)]
-    table = pa.table(
-        {"extra": users, "item": items, "user": [f"u{u:02}" for u in users] if strings else users}
-    )
+    table = pa.table({"extra": users, "item": items, "user": [f"u{u:02}" for u in users] if strings else users})
     pq.write_table(table, tmp_path / "log.parquet", row_group_size=17)
     log = read_interactions(tmp_path / "log.parquet")
     expected = sorted({(f"u{u:02}" if strings else u, i) for u, i in zip(users, items, strict=True)})

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evenhand.errors import InputError
 from evenhand.experiments.compare import compare
 from evenhand.experiments.verdict import headline_k, verdict
 from evenhand.methods import Contender, contender
@@ -19,6 +18,7 @@ from evenhand.metrics.users import METRICS, UserMetrics
 from evenhand.training.run import Fit
 from evenhand.training.selection import Result
 from evenhand.training.settings import Settings
+from evenhand.utils.errors import InputError
 from run_cli import one_thread, small_log
 
 N_USERS = 40
@@ -28,9 +28,7 @@ def users_with(ndcg: float, ohr: float, spread: float, k: int = 10) -> UserMetri
     """Users whose values alternate around the means by ± spread."""
     sign = np.where(np.arange(N_USERS) % 2, 1.0, -1.0)
     ones = np.ones(N_USERS)
-    return UserMetrics(
-        k, np.arange(N_USERS), {"ndcg": ndcg + spread * sign}, {"ohr": Rate(ohr + spread * sign, ones)}
-    )
+    return UserMetrics(k, np.arange(N_USERS), {"ndcg": ndcg + spread * sign}, {"ohr": Rate(ohr + spread * sign, ones)})
 
 
 def fit_with(
@@ -41,9 +39,7 @@ def fit_with(
     k: int = 10,
 ) -> Fit:
     """A fit with one seed a value; nothing else of it is looked at."""
-    results = [
-        Result({"ndcg": n, "ohr": o}, users_with(n, o, spread, k)) for n, o in zip(ndcg, ohr, strict=True)
-    ]
+    results = [Result({"ndcg": n, "ohr": o}, users_with(n, o, spread, k)) for n, o in zip(ndcg, ohr, strict=True)]
     chosen = None if validation is None else tuple(validation)
     return Fit(None, {k: results}, chosen, (1,) * len(ndcg), 0.0, ())  # type: ignore[arg-type]
 
@@ -99,18 +95,14 @@ def test_a_difference_that_seeds_reverse_is_within_the_uncertainty() -> None:
 def test_with_one_seed_the_verdict_rests_on_users_alone() -> None:
     fits = {"rns": fit_with([0.2], [0.6], [0.1]), "dns": fit_with([0.1], [0.8], [0.2])}
     sentence = judged(fits)
-    assert (
-        "50.0 % less accurate (NDCG@10 0.1000, was 0.2000), beyond the uncertainty by a bootstrap" in sentence
-    )
+    assert "50.0 % less accurate (NDCG@10 0.1000, was 0.2000), beyond the uncertainty by a bootstrap" in sentence
     assert "20.0 points more over-recommendation" in sentence
     assert "t test" not in sentence
 
 
 def test_random_negatives_may_win_or_be_absent() -> None:
     fits = {"rns": fit_with([0.3], [0.5], [0.3]), "dns": fit_with([0.2], [0.5], [0.2])}
-    assert judged(fits) == (
-        "Best on validation: rns, random negatives themselves: no other method was more accurate."
-    )
+    assert judged(fits) == ("Best on validation: rns, random negatives themselves: no other method was more accurate.")
     del fits["rns"]
     assert judged(fits) == (
         "Best on validation: dns. Add rns to the methods to see how it compares with random negatives."
@@ -212,9 +204,7 @@ def test_the_configuration_is_resolved() -> None:
     assert {"evenhand", "torch", "numpy", "python"} <= set(resolved["versions"])
 
 
-@pytest.mark.parametrize(
-    ("methods", "told"), [([], "name at least one"), (["rns", "dns", "rns"], "named once only")]
-)
+@pytest.mark.parametrize(("methods", "told"), [([], "name at least one"), (["rns", "dns", "rns"], "named once only")])
 def test_what_cannot_be_compared_is_refused(methods: list[str], told: str) -> None:
     with pytest.raises(InputError, match=told):
         run(methods)

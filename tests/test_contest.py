@@ -71,7 +71,7 @@ def test_every_name_is_a_file_name_of_its_own() -> None:
     assert contest.safe_name("blend:parts=ease+als") == "blend_parts_ease_als"
 
 
-def test_a_rival_is_tuned_on_validation_and_judged_as_evaluate_would(small: eh.Split, tmp_path: Path) -> None:
+def test_a_baseline_is_tuned_on_validation_and_judged_as_evaluate_would(small: eh.Split, tmp_path: Path) -> None:
     found = entered(tmp_path, "ease")
     tried = found["search"]["tried"]
     assert len(tried) == found["search"]["trials"] == 3
@@ -195,9 +195,7 @@ def test_a_published_split_says_whom_it_lacks(small: eh.Split, tmp_path: Path) -
     there = {f"{encoder}/{method}": field.documents["popular"] for encoder in ENCODERS for method in METHODS}
     assert "Not measured" not in contest_tables.table(replace(published, documents=there))
     del there["mf/dns"]
-    assert contest_tables.table(replace(published, documents=there)).endswith(
-        "\n\nNot measured yet: `mf/dns`."
-    )
+    assert contest_tables.table(replace(published, documents=there)).endswith("\n\nNot measured yet: `mf/dns`.")
 
 
 def test_costs_are_measured_once_and_only_of_what_the_search_found(small: eh.Split, tmp_path: Path) -> None:

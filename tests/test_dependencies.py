@@ -39,9 +39,7 @@ NEEDED = lower_bounds(*PROJECT["dependencies"], *PROJECT["optional-dependencies"
 
 def test_the_lowest_versions_allowed_are_those_that_are_tested() -> None:
     usual, tested = pins("constraints.txt"), pins("constraints-lowest.txt")
-    assert tested == {name: bound for name, bound in NEEDED.items() if name not in TOOLS} | {
-        "torch": usual["torch"]
-    }
+    assert tested == {name: bound for name, bound in NEEDED.items() if name not in TOOLS} | {"torch": usual["torch"]}
 
 
 def test_the_usual_versions_are_pinned() -> None:

@@ -1,4 +1,4 @@
-"""Small runs of every method, encoder and rival give the recorded accuracy and bias: see scripts/drift.py."""
+"""Small runs of every method, encoder and baseline give the recorded accuracy and bias: see scripts/drift.py."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from types import ModuleType
 
 import pytest
 
+from evenhand.baselines import BASELINES
 from evenhand.encoders import ENCODERS
 from evenhand.methods import METHODS
-from evenhand.rivals import RIVALS
 from run_cli import one_thread
 
 
@@ -43,8 +43,8 @@ def test_accuracy_and_bias_are_as_recorded(name: str) -> None:
     assert not moved, f"{name}: {'; '.join(moved)}. If that is meant, run `make drift` and commit its file."
 
 
-def test_every_method_encoder_and_rival_is_recorded() -> None:
-    wanted = {f"{method} {encoder}" for method in METHODS for encoder in ENCODERS} | set(RIVALS)
+def test_every_method_encoder_and_baseline_is_recorded() -> None:
+    wanted = {f"{method} {encoder}" for method in METHODS for encoder in ENCODERS} | set(BASELINES)
     assert set(RECORDED) == wanted
 
 

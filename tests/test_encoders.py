@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.encoders import ENCODERS, MF, Encoder, LightGCN
-from evenhand.errors import InputError
 from evenhand.testing import checkerboard, corner_cases
 from evenhand.training import Settings, train
+from evenhand.utils.errors import InputError
 
 
 @pytest.fixture(autouse=True)

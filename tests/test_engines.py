@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders import MF, Encoder, LightGCN
-from evenhand.errors import InputError
 from evenhand.objectives import BPR, IPS, Objective
 from evenhand.samplers import (
     AUCSampler,
@@ -29,6 +28,7 @@ from evenhand.training import Settings
 from evenhand.training.engines.numba_engine import NumbaEngine
 from evenhand.training.loop import Loop
 from evenhand.training.settings import DENSE_UP_TO
+from evenhand.utils.errors import InputError
 
 CPU = torch.device("cpu")
 SAMPLERS: list[Sampler] = [
@@ -72,9 +72,7 @@ def loop(
     hot = np.arange(train.n_items) % 3 == 0
     few = min(2, train.n_users), min(2, train.n_items)
     held = Interactions.from_pairs(*np.nonzero(np.ones(few)), n_users=train.n_users, n_items=train.n_items)
-    return Loop(
-        train, encoder or MF(dim=8), samplers, seeds, how, CPU, hot=hot, held_out=held, objective=objective
-    )
+    return Loop(train, encoder or MF(dim=8), samplers, seeds, how, CPU, hot=hot, held_out=held, objective=objective)
 
 
 def both(
@@ -88,9 +86,7 @@ def both(
 
 def assert_alike(plain: Loop, fast: Loop) -> None:
     for (name, mine), (_, theirs) in zip(fast.state().items(), plain.state().items(), strict=True):
-        torch.testing.assert_close(
-            mine, theirs, rtol=2e-4, atol=2e-6, msg=lambda text, at=name: f"{at}: {text}"
-        )
+        torch.testing.assert_close(mine, theirs, rtol=2e-4, atol=2e-6, msg=lambda text, at=name: f"{at}: {text}")
 
 
 def after(step: int, one: Loop) -> Callable[[], bool]:

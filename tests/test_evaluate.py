@@ -15,8 +15,8 @@ import pytest
 from evenhand.data.hot import HotRule
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
-from evenhand.errors import InputError
 from evenhand.metrics import METRICS, evaluate, score_lists
+from evenhand.utils.errors import InputError
 
 USERS, ITEMS = pa.array(["ann", "bob", "cat", "dan"]), pa.array(["a", "b", "c", "d", "e", "f"])
 
@@ -92,9 +92,7 @@ def test_a_wrong_k_is_refused(k: Any) -> None:
 
 
 def test_rows_may_come_in_any_order_and_ranks_may_have_gaps() -> None:
-    shuffled = pa.table(
-        {"user": ["bob", "ann", "bob", "ann"], "item": ["b", "d", "e", "a"], "rank": [30, 7, 10, 0]}
-    )
+    shuffled = pa.table({"user": ["bob", "ann", "bob", "ann"], "item": ["b", "d", "e", "a"], "rank": [30, 7, 10, 0]})
     assert metric(shuffled, "ndcg", k=1) == [1, 0, 0]
     assert metric(shuffled, "precision", k=2) == [0.5, 0.5, 0]
 

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evenhand.errors import InputError
-from evenhand.ranking import export
+from evenhand.models import export
+from evenhand.utils.errors import InputError
 from run_cli import evenhand
 from small_model import model
 
-module = sys.modules["evenhand.ranking.export"]
+module = sys.modules["evenhand.models.export"]
 KINDS = ["string", "integer"]
 
 
@@ -61,9 +61,7 @@ class FlatIndex:
         self.vectors = vectors
 
 
-def test_faiss_gets_the_item_vectors_in_the_order_of_the_ids(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_faiss_gets_the_item_vectors_in_the_order_of_the_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake: Any = SimpleNamespace(
         IndexFlatIP=FlatIndex, serialize_index=lambda index: index.vectors.view(np.uint8).ravel()
     )
@@ -73,9 +71,7 @@ def test_faiss_gets_the_item_vectors_in_the_order_of_the_ids(
     export(made, "faiss", tmp_path / "out")
     written = np.frombuffer((tmp_path / "out" / "items.faiss").read_bytes(), np.float32).reshape(12, 4)
     assert np.array_equal(written, made.item_vectors[1].numpy())
-    assert (
-        pq.read_table(tmp_path / "out" / "ids.parquet")["id"].to_pylist() == made.known.item_ids.to_pylist()
-    )
+    assert pq.read_table(tmp_path / "out" / "ids.parquet")["id"].to_pylist() == made.known.item_ids.to_pylist()
 
 
 def test_a_real_faiss_index_recommends_as_the_model_does(tmp_path: Path) -> None:
@@ -86,14 +82,10 @@ def test_a_real_faiss_index_recommends_as_the_model_does(tmp_path: Path) -> None
     users = pq.read_table(tmp_path / "out" / "users.parquet")
     _, found = index.search(np.array(users["vector"].to_pylist(), np.float32), 5)
     ids = pq.read_table(tmp_path / "out" / "ids.parquet")["id"]
-    assert (
-        ids.take(pa.array(found.ravel())).to_pylist() == made.recommend(k=5, known=True)["item"].to_pylist()
-    )
+    assert ids.take(pa.array(found.ravel())).to_pylist() == made.recommend(k=5, known=True)["item"].to_pylist()
 
 
-def test_faiss_that_is_not_there_is_told_with_the_way_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_faiss_that_is_not_there_is_told_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(InputError) as caught:
         export(model("string"), "faiss", tmp_path / "out")
@@ -142,9 +134,7 @@ def test_a_full_disk_harms_nothing(
         ("parquet", "v", 5, "no seed 5; it has 7, 3, 11"),
     ],
 )
-def test_impossible_exports_are_refused(
-    tmp_path: Path, to: str, out: str, seed: int | None, match: str
-) -> None:
+def test_impossible_exports_are_refused(tmp_path: Path, to: str, out: str, seed: int | None, match: str) -> None:
     with pytest.raises(InputError, match=match):
         export(model("string"), to, tmp_path / out, seed=seed)
     assert not list(tmp_path.iterdir())

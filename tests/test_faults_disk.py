@@ -73,9 +73,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         write_log(part, folder / f"{name}.csv")
     fit = FIT.replace("--seeds 1", "--seeds 2").split()
-    assert (
-        evenhand("train", folder / "train.csv", "--method", "rns", *fit, "--out", folder / "model").code == 0
-    )
+    assert evenhand("train", folder / "train.csv", "--method", "rns", *fit, "--out", folder / "model").code == 0
     assert evenhand("recommend", folder / "model", "-k", 12, "--out", folder / "recs.parquet").code == 0
     return folder
 
@@ -172,8 +170,8 @@ def test_a_folder_without_leave_to_write_is_refused_before_any_work(
         raise AssertionError("work was done for a result that nobody can write")
 
     monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
-    for place in ("training.run.train_epochs", "rivals.run.fit_rival", "ranking.rerank.rerank_lists",
-                  "training.update.updated", "audit.run.audit"):  # fmt: skip
+    for place in ("training.run.train_epochs", "baselines.run.fit_baseline", "models.rerank.rerank_lists",
+                  "training.update.updated", "audit.run_audit.audit"):  # fmt: skip
         module, name = f"evenhand.{place}".rsplit(".", 1)
         monkeypatch.setattr(import_module(module), name, no_work)
     (tmp_path / "out").mkdir()

@@ -15,17 +15,17 @@ from safetensors.torch import load_file
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders import MF, Encoder, LightGCN
-from evenhand.errors import InputError, RunError
 from evenhand.methods import METHODS
 from evenhand.metrics.users import METRICS, score_lists
+from evenhand.models import topk
+from evenhand.models.topk import Products, top_by
 from evenhand.objectives import BPR
-from evenhand.ranking import topk
-from evenhand.ranking.topk import Products, top_by
 from evenhand.training import Fit, Settings, checkpoint, run, train
 from evenhand.training.checkpoint import Checkpoints
 from evenhand.training.engines import Engine, Plan
 from evenhand.training.engines.numba_engine import NumbaEngine
 from evenhand.training.engines.torch_engine import TorchEngine
+from evenhand.utils.errors import InputError, RunError
 from run_cli import evenhand, small_log, write_log
 
 SPLIT = small_log().split(test=0.2, validation=0.15)
@@ -137,9 +137,7 @@ def test_a_loss_that_is_a_number_and_yet_no_good_is_told() -> None:
     assert not any("loss" in note for path in ("numba", "bc-loss") for note in fit(path).notes)
 
 
-def test_going_on_with_another_rate_is_refused_by_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_going_on_with_another_rate_is_refused_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         poisoned(patch, epoch=2, step=0, what="loss")
         with pytest.raises(RunError, match="start over with --force"):
@@ -268,7 +266,7 @@ def test_a_lack_of_memory_anywhere_is_one_line(
     def read(*_: Any, **__: Any) -> None:
         raise problem
 
-    monkeypatch.setattr("evenhand.data.read.read_interactions", read)
+    monkeypatch.setattr("evenhand.data.reading.read.read_interactions", read)
     ended = evenhand("data", "describe", write_log(small_log(), tmp_path / "log.csv"))
     assert (ended.code, ended.err.count("\n")) == (1, 1)
     assert ended.err.startswith("evenhand: there is not enough memory for this")

@@ -11,14 +11,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from evenhand.data.whole import clear_remains, stage_for, whole_file
 from evenhand.data.write import write_table
-from evenhand.errors import InputError
+from evenhand.models import load
+from evenhand.models.folder import FILES
 from evenhand.paper.reproduce import run as reproduce_run
-from evenhand.ranking import load, place
-from evenhand.ranking.folder import FILES
-from evenhand.ranking.place import new_folder
 from evenhand.training.checkpoint import discard, one_process
+from evenhand.utils import atomic_folder as place
+from evenhand.utils.atomic import clear_remains, stage_for, whole_file
+from evenhand.utils.atomic_folder import new_folder
+from evenhand.utils.errors import InputError
 from run_cli import TINY, evenhand, small_log, write_log
 from small_model import model
 
@@ -174,9 +175,7 @@ def test_a_half_written_folder_goes_with_the_next_one(tmp_path: Path, foreign: b
 
 @pytest.mark.skipif(sys.platform != "linux", reason="folders cannot swap names here")
 @pytest.mark.parametrize("after", [False, True])
-def test_a_model_is_replaced_at_one_stroke(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
-) -> None:
+def test_a_model_is_replaced_at_one_stroke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool) -> None:
     """Killed right before or after the folders change names, there is a model, the old one or the new one."""
     old, new, exchange = model("string"), model("integer"), place._exchange
     old.save(tmp_path / "m")

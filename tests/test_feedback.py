@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.data.feedback import simulate_rounds
+from evenhand.data.feedback_world import simulate_rounds
 from evenhand.data.hot import hot_items
 from evenhand.data.simulate import Simulation
-from evenhand.experiments.feedback import _judge, feedback_loop
+from evenhand.experiments.feedback_loop import _judge, feedback_loop
 
 SETTINGS = eh.Settings(epochs=3, batch=256)
 

@@ -13,10 +13,10 @@ import torch
 import evenhand as eh
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
-from evenhand.errors import InputError
 from evenhand.metrics.users import score_lists
-from evenhand.ranking import Model, top_items
-from evenhand.ranking.fold_in import RIDGE, user_vectors
+from evenhand.models import FactorModel, top_items
+from evenhand.models.fold_in import RIDGE, user_vectors
+from evenhand.utils.errors import InputError
 from run_cli import evenhand, one_thread
 from small_model import model
 
@@ -107,7 +107,7 @@ def ratio(split: Split, encoder: Any, method: str, settings: eh.Settings | None 
     held = np.random.default_rng(0).random(split.n_users) < 0.2
     rest = Split(*(p.take(~held[p.users]) for p in (split.train, split.validation, split.test)), "rest")
 
-    def ndcg(made: Model, users: torch.Tensor) -> float:
+    def ndcg(made: FactorModel, users: torch.Tensor) -> float:
         judged = np.flatnonzero(held & (split.test.activity > 0))
         top = top_items(users, made.item_vectors[0], judged, 10, exclude=split.consumed)[0]
         return score_lists(top, judged, split.test, np.zeros(split.n_items, bool), (10,))[10].mean("ndcg")
@@ -178,9 +178,7 @@ def test_the_command_keeps_to_lists_of_items(desk: Path) -> None:
         (["--new-users", "new.csv"], "--user"),
     ],
 )
-def test_the_command_refuses(
-    desk: Path, options: list[str], message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_refuses(desk: Path, options: list[str], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(desk)
     ended = evenhand("recommend", "model", *options)
     assert (ended.code, ended.out, len(ended.err.splitlines())) == (2, "", 1)

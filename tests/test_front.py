@@ -16,9 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import evenhand as eh
-from evenhand.audit.report import search_page
+from evenhand.baselines import BASELINES
 from evenhand.data.splits import Split
-from evenhand.errors import InputError, RunError, StoppedError
 from evenhand.experiments import ready
 from evenhand.experiments.front import PICKS, Point, front_of, knee_of, picked_of
 from evenhand.experiments.goals import accurate_first, parse_goals
@@ -29,10 +28,11 @@ from evenhand.experiments.setup import Setup
 from evenhand.experiments.study import Study
 from evenhand.experiments.trial import Trial, Verdict
 from evenhand.experiments.tune import TuneResult, tune
-from evenhand.metrics.student import t_quantile
+from evenhand.metrics.student_t import t_quantile
 from evenhand.metrics.users import METRICS
-from evenhand.rivals import RIVALS
+from evenhand.report import search_page
 from evenhand.training import Settings
+from evenhand.utils.errors import InputError, RunError, StoppedError
 from run_cli import evenhand, small_log, write_log
 
 SETTINGS = Settings(epochs=2, batch=256)
@@ -120,8 +120,7 @@ def test_the_knee_is_the_point_farthest_out_from_the_line_between_the_ends(point
         if len(front) == 1:
             return Fraction(0)
         (x0, y0), (x1, y1), (x, y) = (
-            (Fraction(int(px - c), int(a - c)), Fraction(int(py - b), int(d - b)))
-            for px, py in ((a, b), (c, d), point)
+            (Fraction(int(px - c), int(a - c)), Fraction(int(py - b), int(d - b))) for px, py in ((a, b), (c, d), point)
         )
         return (x1 - x0) * (y0 - y) - (x0 - x) * (y1 - y0)
 
@@ -219,7 +218,7 @@ def test_both_values_are_those_that_an_evaluation_of_validation_finds(split: Spl
     metrics = ("ndcg@10", "ohr@10", "ucr_defined@5", "ocr_pooled@20")
     found = {name: tune(split, "ease", trials=1, metric=("recall@7", name)).picked for name in metrics[1:]}
     found["ndcg@10"] = tune(split, "ease", trials=1, metric=("ndcg@10", "ohr@5")).picked
-    lists = RIVALS["ease"].rival().fit(split.train).recommend(k=20)
+    lists = BASELINES["ease"].baseline().fit(split.train).recommend(k=20)
     seen = Split(split.train, None, split.validation, "validation in the place of test")
     for text in metrics:
         name, _, k = text.partition("@")
@@ -229,7 +228,7 @@ def test_both_values_are_those_that_an_evaluation_of_validation_finds(split: Spl
 
 def test_margins_are_the_intervals_of_means_over_users(split: Split) -> None:
     trial = tune(split, "ease", trials=1, metric="precision@5,ohr@10").picked
-    lists = RIVALS["ease"].rival().fit(split.train).recommend(k=10)
+    lists = BASELINES["ease"].baseline().fit(split.train).recommend(k=10)
     assert split.validation is not None
     seen = Split(split.train, None, split.validation, "validation in the place of test")
     users = eh.evaluate(lists, seen, k=5).at(5).per_seed[0].per_user("precision")
@@ -237,9 +236,7 @@ def test_margins_are_the_intervals_of_means_over_users(split: Split) -> None:
     assert trial.verdict.margins[0] == pytest.approx(margin)
 
 
-def test_the_first_trial_has_the_defaults_and_the_pick_is_on_the_front(
-    split: Split, ridge: list[Setup]
-) -> None:
+def test_the_first_trial_has_the_defaults_and_the_pick_is_on_the_front(split: Split, ridge: list[Setup]) -> None:
     result = tune(split, trials=30, metric=("ndcg@10", "ohr@10"))
     assert result.trials[0].parameters["alpha"] == 0.75
     assert result.pick == "knee"
@@ -276,9 +273,7 @@ def stopped(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, after: int) 
 
 
 @pytest.mark.parametrize("at_once", [1, 4])
-@pytest.mark.parametrize(
-    ("owner", "name", "after"), [(Judge, "judged", 3), (Study, "_ask", 14), (Study, "tell", 17)]
-)
+@pytest.mark.parametrize(("owner", "name", "after"), [(Judge, "judged", 3), (Study, "_ask", 14), (Study, "tell", 17)])
 def test_an_interrupted_search_ends_like_one_that_was_not(
     split: Split, tmp_path: Path, ridge: list[Setup], monkeypatch: pytest.MonkeyPatch,
     owner: type, name: str, after: int, at_once: int,
@@ -294,9 +289,7 @@ def test_an_interrupted_search_ends_like_one_that_was_not(
     again()
     second = search(tmp_path / "trials.log")
     assert told(second) == told(whole)
-    assert [t.number for t in (second.picked, *second.front)] == [
-        t.number for t in (whole.picked, *whole.front)
-    ]
+    assert [t.number for t in (second.picked, *second.front)] == [t.number for t in (whole.picked, *whole.front)]
     assert len(ridge) <= 22 + at_once
 
 
@@ -450,9 +443,7 @@ def test_a_page_that_cannot_be_made_costs_the_page_alone(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search_page, "front_chart", lambda result: 1 / 0)
-    ended = evenhand(
-        "tune", log, "--method", "ease", "--trials", 2, "--metric", BOTH, "--out", tmp_path / "s"
-    )
+    ended = evenhand("tune", log, "--method", "ease", "--trials", 2, "--metric", BOTH, "--out", tmp_path / "s")
     assert (ended.code, ended.err) == (
         0,
         "note: no report was written: ZeroDivisionError: division by zero\n",

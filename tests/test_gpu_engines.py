@@ -26,18 +26,14 @@ def log(n_users: int = 60, n_items: int = 50) -> Interactions:
     return Interactions.from_pairs(*np.nonzero(liked), n_users=n_users, n_items=n_items)
 
 
-def loop(
-    method: str | list[Sampler], how: Settings, seeds: list[int], encoder: Encoder | None = None
-) -> Loop:
+def loop(method: str | list[Sampler], how: Settings, seeds: list[int], encoder: Encoder | None = None) -> Loop:
     train = log()
     named = contender(method) if isinstance(method, str) else None
     objective = None if named is None else named.objective
     samplers = method if isinstance(method, list) else [contender(method).sampler] * len(seeds)
     hot = np.arange(train.n_items) < 10
     held = Interactions.from_pairs([0, 1], [3, 4], n_users=train.n_users, n_items=train.n_items)
-    return Loop(
-        train, encoder or MF(dim=8), samplers, seeds, how, CUDA, hot=hot, held_out=held, objective=objective
-    )
+    return Loop(train, encoder or MF(dim=8), samplers, seeds, how, CUDA, hot=hot, held_out=held, objective=objective)
 
 
 def epochs(running: Loop, n: int) -> Loop:

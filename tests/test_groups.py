@@ -11,7 +11,7 @@ import pytest
 
 from evenhand.data.groups import read_groups
 from evenhand.data.interactions import Interactions
-from evenhand.errors import InputError
+from evenhand.utils.errors import InputError
 
 LOG = Interactions.from_pairs([0, 0, 1, 1], [0, 1, 2, 3], item_ids=pa.array([10, 20, 30, 40]))
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from evenhand.data import fetch
-from evenhand.data.named import load_dataset
-from evenhand.errors import InputError
+from evenhand.data.datasets import fetch
+from evenhand.data.datasets.load import load_dataset
+from evenhand.utils.errors import InputError
 
 DATA = "1\t2\t3\t4\n1\t3\t5\t6\n"
 

@@ -16,9 +16,9 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from evenhand.errors import InputError
-from evenhand.ranking import load
-from evenhand.ranking.card import model_card
+from evenhand.models import load
+from evenhand.models.card import model_card
+from evenhand.utils.errors import InputError
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -168,9 +168,7 @@ def test_the_card_of_an_odd_name_stays_a_card() -> None:
 
 
 @pytest.mark.parametrize("make", [None, Path.touch, Path.mkdir], ids=["nothing", "a file", "empty"])
-def test_a_place_that_holds_no_model_is_told_as_it_is(
-    make: Callable[[Path], None] | None, tmp_path: Path
-) -> None:
+def test_a_place_that_holds_no_model_is_told_as_it_is(make: Callable[[Path], None] | None, tmp_path: Path) -> None:
     place = tmp_path / "model"
     if make is not None:
         make(place)
@@ -192,9 +190,7 @@ def update(folder: Path, kind: str, info: Any) -> Ended:
     config = json.loads((SEEDS / "model" / kind / "config.json").read_text()) | {"info": info}
     exchanged(folder / "model", kind, "config.json", json.dumps(config).encode())
     (folder / "newer.csv").write_text("user,item\nu00,i00\nu00,i01\nu00,i02\nu01,i03\nnew,i01\n")
-    return evenhand(
-        "update", folder / "model", folder / "newer.csv", "--out", folder / "out", "--device", "cpu"
-    )
+    return evenhand("update", folder / "model", folder / "newer.csv", "--out", folder / "out", "--device", "cpu")
 
 
 def test_a_model_of_few_items_is_updated(tmp_path: Path) -> None:

@@ -15,26 +15,26 @@ import pyarrow as pa
 import pytest
 import torch
 
-from evenhand import memory
+from evenhand.audit.ci_output import github_lines, junit
 from evenhand.audit.document import read_audit, to_json
 from evenhand.audit.files import save_audit, save_junit
 from evenhand.audit.gates import Judged, parse_gate
-from evenhand.audit.outlets import github_lines, junit
 from evenhand.audit.result import Finding
-from evenhand.audit.run import audit
+from evenhand.audit.run_audit import audit
 from evenhand.cli import show
 from evenhand.cli.searching import trials_at_once
 from evenhand.data.hot import HotRule
 from evenhand.data.write import write_table
-from evenhand.errors import InputError, unknown
 from evenhand.experiments.compare import compare
 from evenhand.metrics.evaluate import evaluate, evaluate_named
+from evenhand.models import topk
+from evenhand.models.id_lookup import known_positions
+from evenhand.models.topk import by_product, top_by
 from evenhand.paper.reproduce.record import as_written, read_document
-from evenhand.ranking import topk
-from evenhand.ranking.ids import known_positions
-from evenhand.ranking.topk import by_product, top_by
 from evenhand.training.run import seed_numbers
-from evenhand.visible import LONGEST, json_text, one_line, visible
+from evenhand.utils import memory
+from evenhand.utils.errors import InputError, unknown
+from evenhand.utils.safe_text import LONGEST, json_text, one_line, visible
 from run_cli import evenhand, small_log, write_log
 from sample_audit import sample_audit
 
@@ -56,9 +56,7 @@ class Screen(io.TextIOWrapper):
 
 
 def test_what_steers_a_terminal_is_spelled_out() -> None:
-    assert visible(ODD) == (
-        "\\x1b]0;x\\x07[red]a[/] \\u202e\\u2066\\x9b31m\\r\\n::error::x\\x00\\ud800<script>"
-    )
+    assert visible(ODD) == ("\\x1b]0;x\\x07[red]a[/] \\u202e\\u2066\\x9b31m\\r\\n::error::x\\x00\\ud800<script>")
     assert visible("Amélie 東京 עברית 👩‍🚀") == "Amélie 東京 עברית 👩‍🚀"
 
 
@@ -200,8 +198,8 @@ def test_a_name_of_megabytes_is_not_compared_with_others(monkeypatch: pytest.Mon
     def compared(*_: object, **__: object) -> list[str]:
         raise AssertionError("this takes minutes")
 
-    monkeypatch.setattr("evenhand.errors.get_close_matches", compared)
-    monkeypatch.setattr("evenhand.ranking.ids.get_close_matches", compared)
+    monkeypatch.setattr("evenhand.utils.errors.get_close_matches", compared)
+    monkeypatch.setattr("evenhand.models.id_lookup.get_close_matches", compared)
     assert "unknown method" in str(unknown("method", "x" * 10_000_000, ["rns"]))
     monkeypatch.undo()
     assert str(unknown("method", 3, ["rns"])) == "unknown method '3'; Known: rns."
@@ -267,9 +265,7 @@ def test_seeds_beyond_number_are_not_counted_out() -> None:
 # ---- what people write: gates, and documents that were changed by hand
 
 
-@pytest.mark.parametrize(
-    "text", ["ohr@" + "9" * 5000 + ">0.1", "a" * 100_000 + "@5>1", "x." * 5000 + "ohr@5>"]
-)
+@pytest.mark.parametrize("text", ["ohr@" + "9" * 5000 + ">0.1", "a" * 100_000 + "@5>1", "x." * 5000 + "ohr@5>"])
 def test_a_long_gate_is_refused(text: str) -> None:
     with pytest.raises(InputError):
         parse_gate(text)
@@ -319,9 +315,7 @@ def test_json_that_is_no_document_is_refused(text: str, tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "change", [{"identity": 3}, {"entries": []}, {"entries": {"a": 1}}, {"over_users": [1]}]
-)
+@pytest.mark.parametrize("change", [{"identity": 3}, {"entries": []}, {"entries": {"a": 1}}, {"over_users": [1]}])
 def test_results_without_their_parts_are_refused(change: dict[str, Any], tmp_path: Path) -> None:
     sound = {"format": 1, "evenhand": "0", "identity": {}, "entries": {}, "over_users": []}
     (tmp_path / "a.json").write_text(json.dumps(sound))

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from evenhand.data.splits import Split
-from evenhand.errors import InputError
 from evenhand.experiments.goals import parse_goals
 from evenhand.experiments.search_space import Range
 from evenhand.experiments.tune import TuneResult, tune
+from evenhand.utils.errors import InputError
 from run_cli import evenhand, small_log, write_log
 
 RANGES = {"neighbours": Range(1, 5, integer=True), "shrink": Range(1, 9)}
@@ -80,9 +80,7 @@ def test_trials_that_evenhand_cannot_have_written_are_refused(
 
 
 @pytest.mark.parametrize("cell", ["trials SET state", "trial_values SET value_type"])
-def test_a_database_with_other_values_is_refused_when_it_is_opened(
-    cell: str, split: Split, tmp_path: Path
-) -> None:
+def test_a_database_with_other_values_is_refused_when_it_is_opened(cell: str, split: Split, tmp_path: Path) -> None:
     place = tmp_path / "trials.db"
     url = f"sqlite:///{place}"
     tune(split, "itemknn", trials=2, metric="ndcg@5", ranges=RANGES, storage=url)

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evenhand.data import dialect, json_lines
-from evenhand.data.layouts import adjacency, coat, movielens_1m_titles, movielens_100k_titles
-from evenhand.data.read import read_interactions
-from evenhand.errors import InputError
+from evenhand.data.datasets.layouts import adjacency, coat, movielens_1m_titles, movielens_100k_titles
+from evenhand.data.reading import dialect, json_lines
+from evenhand.data.reading.read import read_interactions
+from evenhand.utils.errors import InputError
 
 ROWS = b"user,item,rating\n1,a,3\n2,b,4\n"
 
@@ -95,9 +95,7 @@ def test_a_line_that_is_no_object_is_refused(tmp_path: Path, start: bytes) -> No
 
 
 @pytest.mark.parametrize("key", [b"k%d", b"\\u006b%d", b'%d\\"'])
-def test_a_key_of_its_own_on_every_line_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: bytes
-) -> None:
+def test_a_key_of_its_own_on_every_line_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: bytes) -> None:
     lines = b"".join(b'{"user": %d, "item": %d, "%s": 1}\n' % (n, n, key % n) for n in range(500))
     (tmp_path / "log.jsonl").write_bytes(lines)
     assert len(read_interactions(tmp_path / "log.jsonl")) == 500
@@ -171,7 +169,7 @@ def test_empty_lines_between_users_are_passed_over(tmp_path: Path, monkeypatch: 
     for name in ("train.txt", "test.txt"):
         (tmp_path / name).write_bytes(b"0 1 2\n" + b"\n" * 1000 + b"3 4\n")
     lines = []
-    monkeypatch.setattr("evenhand.data.layouts.np.repeat", lambda ids, n: lines.append(n) or ids.repeat(n))
+    monkeypatch.setattr("evenhand.data.datasets.layouts.np.repeat", lambda ids, n: lines.append(n) or ids.repeat(n))
     assert adjacency(tmp_path).log.items.tolist() == [1, 2, 4]
     assert len(lines) == 4
 

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from evenhand.data.hot import HotRule, hot_items
 from evenhand.data.interactions import Interactions
-from evenhand.data.read import read_interactions
+from evenhand.data.reading.read import read_interactions
 from evenhand.data.splits import Split, given_split
-from evenhand.errors import InputError
+from evenhand.utils.errors import InputError
 
 
 def part(*items: int) -> Interactions:

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand import keyed
 from evenhand.testing import chi_square_p
+from evenhand.utils import keyed
 
 
 def test_known_values() -> None:

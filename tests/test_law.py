@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evenhand.data.interactions import Interactions
-from evenhand.errors import InputError
-from evenhand.samplers.law import _WEIGHT_RESOLUTION, UnobservedLaw, scaled
+from evenhand.samplers.unobserved import _WEIGHT_RESOLUTION, UnobservedLaw, scaled
+from evenhand.utils.errors import InputError
 
 LARGEST = 1 - 2.0**-53
 """The largest number a uniform draw can be."""

@@ -5,11 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import evenhand as eh
+from evenhand.baselines import BASELINES
 from evenhand.encoders import ENCODERS
-from evenhand.errors import InputError
 from evenhand.methods import METHODS, contender, label_of, parse_value
 from evenhand.objectives import BPR
-from evenhand.rivals import RIVALS
 from evenhand.samplers import (
     AUCSampler,
     DynamicSampler,
@@ -18,6 +17,7 @@ from evenhand.samplers import (
     Sampler,
     UniformSampler,
 )
+from evenhand.utils.errors import InputError
 from run_cli import evenhand
 
 
@@ -145,20 +145,16 @@ def test_combinations_name_two_methods(text: str) -> None:
 
 def test_a_combination_trains_and_flags_reach_its_sampler() -> None:
     split = eh.simulate(60, 50, 450, uniform_test=5).split
-    found = eh.compare(
-        split, ["ips-cn@auc-ns:ecdf=8", "rns"], eh.MF(dim=4), 1, eh.Settings(epochs=2), ks=(5,)
-    )
+    found = eh.compare(split, ["ips-cn@auc-ns:ecdf=8", "rns"], eh.MF(dim=4), 1, eh.Settings(epochs=2), ks=(5,))
     assert [row.method for row in found.rows] == ["ips-cn@auc-ns", "rns"]
-    assert contender("ips-cn@auc-ns", {"alpha": 0.9, "candidates": 3}).sampler == eh.AUCSampler(
-        alpha=0.9, candidates=3
-    )
+    assert contender("ips-cn@auc-ns", {"alpha": 0.9, "candidates": 3}).sampler == eh.AUCSampler(alpha=0.9, candidates=3)
 
 
 def test_the_listing_gives_every_parameter_a_range_or_a_reason() -> None:
     found = evenhand("methods", "--json").document
     assert set(found) == {"methods", "rivals", "encoders", "settings"}
     assert [one["name"] for one in found["methods"]] == list(METHODS)
-    assert [one["name"] for one in found["rivals"]] == list(RIVALS)
+    assert [one["name"] for one in found["rivals"]] == list(BASELINES)
     assert [one["name"] for one in found["encoders"]] == list(ENCODERS)
     for one in (line for kind in found.values() for line in kind):
         assert set(one["ranges"]).isdisjoint(one["fixed"])

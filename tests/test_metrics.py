@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.data.interactions import Interactions
-from evenhand.errors import InputError
 from evenhand.metrics import (
     HIGHER_IS_BETTER,
     METRICS,
@@ -20,8 +19,9 @@ from evenhand.metrics import (
     ranking,
     score_lists,
 )
+from evenhand.utils.errors import InputError
 
-ROOM = ["bias", "evaluate", "lists", "ranking", "statistics", "student", "users"]
+ROOM = ["bias", "evaluate", "lists", "ranking", "statistics", "student_t", "users"]
 
 
 @pytest.mark.parametrize("module", ROOM)

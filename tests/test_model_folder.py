@@ -17,12 +17,12 @@ import torch
 
 from evenhand.data.fingerprint import fingerprint
 from evenhand.data.interactions import Interactions
-from evenhand.errors import InputError
-from evenhand.ranking import files as files_module
-from evenhand.ranking import folder as folder_module
-from evenhand.ranking import load
-from evenhand.ranking import place as place_module
-from evenhand.ranking.folder import FILES
+from evenhand.models import files as files_module
+from evenhand.models import folder as folder_module
+from evenhand.models import load
+from evenhand.models.folder import FILES
+from evenhand.utils import atomic_folder as place_module
+from evenhand.utils.errors import InputError
 from small_model import model
 
 
@@ -254,9 +254,7 @@ def flip_a_bit(folder: Path) -> None:
 
 
 def arrow(name: str, **columns: Any) -> Callable[[Path], None]:
-    return lambda folder: files_module.write_arrow(
-        folder / name, {n: pa.array(v) for n, v in columns.items()}
-    )
+    return lambda folder: files_module.write_arrow(folder / name, {n: pa.array(v) for n, v in columns.items()})
 
 
 def from_another_model(folder: Path) -> None:
@@ -309,9 +307,7 @@ def test_a_damaged_folder_is_refused(tmp_path: Path, damage: Callable[[Path], An
         (set_config(seeds=[1, 2]), "its vectors do not match its ids"),
     ],
 )
-def test_without_checksums_the_parts_must_still_fit(
-    tmp_path: Path, damage: Callable[[Path], Any], match: str
-) -> None:
+def test_without_checksums_the_parts_must_still_fit(tmp_path: Path, damage: Callable[[Path], Any], match: str) -> None:
     model("string").save(tmp_path / "m")
     damage(tmp_path / "m")
     with pytest.raises(InputError, match=match):

@@ -18,11 +18,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from evenhand.data import catalogue, fetch, named
-from evenhand.data.describe import describe
-from evenhand.data.interactions import Interactions
-from evenhand.data.layouts import YAHOO_TEST, YAHOO_TRAIN
-from evenhand.data.named import (
+from evenhand.data.datasets import fetch
+from evenhand.data.datasets import known as catalogue
+from evenhand.data.datasets import load as named
+from evenhand.data.datasets.layouts import YAHOO_TEST, YAHOO_TRAIN
+from evenhand.data.datasets.load import (
     demo_simulation,
     fetch_dataset,
     item_titles,
@@ -30,7 +30,9 @@ from evenhand.data.named import (
     load_dataset,
     load_split,
 )
-from evenhand.errors import InputError
+from evenhand.data.describe import describe
+from evenhand.data.interactions import Interactions
+from evenhand.utils.errors import InputError
 
 U_DATA = "10\t7\t5\t300\n2\t7\t1\t100\n2\t30\t4\t200\n"
 FLAGS = "0|0|0|1|0|1" + "|0" * 13
@@ -51,9 +53,7 @@ class Publisher(SimpleNamespace):
 
     folder: Path
 
-    def publish(
-        self, name: str, content: bytes, monkeypatch: pytest.MonkeyPatch, md5: str | None = None
-    ) -> None:
+    def publish(self, name: str, content: bytes, monkeypatch: pytest.MonkeyPatch, md5: str | None = None) -> None:
         (self.folder / f"{name}.zip").write_bytes(content)
         pinned = hashlib.md5(content).hexdigest() if md5 is None else md5
         monkeypatch.setitem(catalogue.DATASETS, name, replace(catalogue.DATASETS[name], md5=pinned))
@@ -157,9 +157,7 @@ def test_yahoo_randomised_keeps_every_user_and_the_randomised_part_apart(tmp_pat
     assert split.train.item_ids.to_pylist() == split.test.item_ids.to_pylist() == [14, 35, 49, 99]
 
 
-def coat(
-    folder: Path, shape: tuple[int, int] = (290, 300), value: int = 4
-) -> tuple[Path, np.ndarray, np.ndarray]:
+def coat(folder: Path, shape: tuple[int, int] = (290, 300), value: int = 4) -> tuple[Path, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     matrices = [np.where(rng.random(shape) < 0.08, rng.integers(1, 6, shape), 0) for _ in range(2)]
     matrices[1][matrices[0] > 0] = 0
@@ -174,9 +172,7 @@ def test_coat_uses_its_randomised_part_unless_told_otherwise(tmp_path: Path) -> 
     split = load_split("coat", folder, validation=0.0)
     assert ids(split.train) == set(zip(*np.nonzero(chosen), strict=True))
     assert ids(split.test) == set(zip(*np.nonzero(shown), strict=True))
-    assert ids(load_dataset("coat", folder, min_rating=5)) == set(
-        zip(*np.nonzero((chosen + shown) == 5), strict=True)
-    )
+    assert ids(load_dataset("coat", folder, min_rating=5)) == set(zip(*np.nonzero((chosen + shown) == 5), strict=True))
     at_random = load_split("coat", folder, test_part="random", validation=0.0, test=0.25)
     assert len(at_random.test) == pytest.approx(0.25 * ((chosen > 0).sum() + (shown > 0).sum()), abs=1)
 
@@ -198,9 +194,7 @@ def test_demo_has_two_test_parts() -> None:
     assert np.array_equal(uniform.test.keys, world.uniform_test.keys)
     assert np.array_equal(uniform.train.union(uniform.validation).keys, world.log.keys)
     at_random = load_split("demo")
-    assert (
-        at_random.train.union(at_random.validation, at_random.test).keys.tolist() == world.log.keys.tolist()
-    )
+    assert at_random.train.union(at_random.validation, at_random.test).keys.tolist() == world.log.keys.tolist()
 
 
 # Downloads
@@ -293,9 +287,7 @@ def test_the_publishers_own_checksum_counts_too(
     assert list(cache.iterdir()) == []
 
 
-def test_too_large_an_archive_is_refused(
-    publisher: Publisher, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_large_an_archive_is_refused(publisher: Publisher, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bomb = zipped({"ml-1m/ratings.dat": "1::1::1::1\n" * 50_000})
     publisher.publish("ml-1m", bomb, monkeypatch)
     monkeypatch.setattr(fetch, "_MOST_BYTES", 100_000)
@@ -314,9 +306,7 @@ def test_a_full_disk_is_noticed_before_the_download(
     publisher: Publisher, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publisher.publish("ml-1m", WHOLE, monkeypatch)
-    monkeypatch.setattr(
-        shutil, "disk_usage", lambda path: SimpleNamespace(total=10**9, used=10**9 - 5, free=5)
-    )
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(total=10**9, used=10**9 - 5, free=5))
     with pytest.raises(InputError, match="has 5 bytes free, but 40,000,000 are needed"):
         load_dataset("ml-1m")
     assert list(cache.iterdir()) == []
@@ -366,9 +356,7 @@ def test_offline_says_which_file_goes_where(cache: Path) -> None:
         ("ml-100k", {"u.data": ""}, "u.data' is empty"),
     ],
 )
-def test_a_wrong_file_is_named_with_its_place(
-    tmp_path: Path, name: str, files: dict[str, str], message: str
-) -> None:
+def test_a_wrong_file_is_named_with_its_place(tmp_path: Path, name: str, files: dict[str, str], message: str) -> None:
     written(tmp_path / "data", files)
     with pytest.raises(InputError, match=message) as caught:
         load_dataset(name, tmp_path / "data")

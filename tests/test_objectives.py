@@ -15,10 +15,9 @@ import torch
 from torch import Tensor, tensor
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.read import read_interactions
+from evenhand.data.reading.read import read_interactions
 from evenhand.data.splits import Split, given_split
 from evenhand.encoders import MF, Encoder, LightGCN, Tables, Vectors
-from evenhand.errors import InputError
 from evenhand.methods import METHODS, Contender, contender, described, from_description
 from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Loss, Objective, Reg, Scored
 from evenhand.objectives.bc import RunningBCLoss, cosine, cosines
@@ -33,6 +32,7 @@ from evenhand.training import Settings, run, train
 from evenhand.training.checkpoint import Checkpoints
 from evenhand.training.loop import Loop
 from evenhand.training.update import updated
+from evenhand.utils.errors import InputError
 
 CPU = torch.device("cpu")
 SEEDS = (3, 8)
@@ -83,9 +83,7 @@ class Case:
         return self.loss(self.batch())
 
     def triples(self, r: int) -> list[tuple[int, int, list[int]]]:
-        return list(
-            zip(self.users[r].tolist(), self.positives[r].tolist(), self.negatives[r].tolist(), strict=True)
-        )
+        return list(zip(self.users[r].tolist(), self.positives[r].tolist(), self.negatives[r].tolist(), strict=True))
 
 
 def case(
@@ -135,9 +133,7 @@ def ips_loop(smoothing: float) -> Oracle:
         inverse = [max(counts) / c for c in counts]
         clipped = [min(w, statistics.median(inverse)) for w in inverse]
         weight = [(w / max(clipped)) ** smoothing for w in clipped]
-        return mean(
-            [-weight[i] * log_sigmoid(p[u] @ q[i] - p[u] @ q[j]) for u, i, js in case.triples(r) for j in js]
-        )
+        return mean([-weight[i] * log_sigmoid(p[u] @ q[i] - p[u] @ q[j]) for u, i, js in case.triples(r) for j in js])
 
     return loop
 
@@ -433,8 +429,7 @@ def test_bc_cosines_are_of_pairs_not_of_columns(warm_up: int) -> None:
     alone = []
     for b in range(3):
         one = {
-            name: getattr(batch, name)[:, b : b + 1]
-            for name in ("users", "positives", "negatives", "user", "positive")
+            name: getattr(batch, name)[:, b : b + 1] for name in ("users", "positives", "negatives", "user", "positive")
         }
         alone.append(mine.loss(replace(batch, **one)))
     torch.testing.assert_close(mine.loss(batch), mean(alone))
@@ -613,9 +608,7 @@ def noisy_split(seed: int = 0) -> Split:
 def loop(log: Interactions, objective: Objective, seeds: list[int], encoder: Encoder) -> Loop:
     settings = Settings(batch=64, lr=0.02, negatives=2)
     hot = np.zeros(log.n_items, dtype=bool)
-    return Loop(
-        log, encoder, [UniformSampler()] * len(seeds), seeds, settings, CPU, hot=hot, objective=objective
-    )
+    return Loop(log, encoder, [UniformSampler()] * len(seeds), seeds, settings, CPU, hot=hot, objective=objective)
 
 
 @pytest.mark.parametrize("encoder", [MF(dim=8), LightGCN(dim=8)], ids=["mf", "lightgcn"])
@@ -654,9 +647,7 @@ def test_again_is_identical_with_any_number_of_threads(objective: Objective, enc
 
 @pytest.mark.parametrize("sampler", [UniformSampler(), BalancedSampler(), DynamicSampler()], ids=str)
 @pytest.mark.parametrize("encoder", [MF(dim=8), LightGCN(dim=8)], ids=["mf", "lightgcn"])
-@pytest.mark.parametrize(
-    "objective", [IPS(), Reg(), MACR(), CausE(), BCLoss()], ids=lambda o: type(o).__name__
-)
+@pytest.mark.parametrize("objective", [IPS(), Reg(), MACR(), CausE(), BCLoss()], ids=lambda o: type(o).__name__)
 def test_brings_the_withheld_item_back(objective: Objective, encoder: Encoder, sampler: Sampler) -> None:
     check_learns(sampler, encoder, objective=objective, epochs=12)
 
@@ -713,9 +704,7 @@ def test_a_resumed_run_ends_the_same(
 def test_a_warm_up_costs_no_patience_and_is_never_chosen(patience: int) -> None:
     settings = Settings(epochs=9, batch=64, lr=0.02, negatives=4, patience=patience)
     start = MF(dim=4).start(noisy_split().train, [0], "cpu").raw().detach()
-    done = train(
-        noisy_split(), MF(dim=4), UniformSampler(), 1, settings, ks=(5,), device="cpu", objective=BCLoss()
-    )
+    done = train(noisy_split(), MF(dim=4), UniformSampler(), 1, settings, ks=(5,), device="cpu", objective=BCLoss())
     assert done.epochs[0] > 5
     assert not torch.equal(done.model.user_vectors, start.users)
     short = train(
@@ -753,14 +742,10 @@ def test_validation_picks_macrs_reference_for_each_replica() -> None:
 
 @pytest.mark.parametrize("objective", [MACR(), CausE(), BCLoss(warm_up=1, final="cosine")], ids=str)
 @pytest.mark.parametrize("encoder", [MF(dim=4), LightGCN(dim=4)], ids=["mf", "lightgcn"])
-def test_a_model_can_be_updated_whatever_became_of_its_vectors(
-    objective: Objective, encoder: Encoder
-) -> None:
+def test_a_model_can_be_updated_whatever_became_of_its_vectors(objective: Objective, encoder: Encoder) -> None:
     split = noisy_split()
     settings = Settings(epochs=2, batch=64, negatives=2, lr=1e-9)
-    done = train(
-        split, encoder, UniformSampler(), 1, settings, ks=(5,), device="cpu", objective=objective
-    ).model
+    done = train(split, encoder, UniformSampler(), 1, settings, ks=(5,), device="cpu", objective=objective).model
     users, items = done.tables or done.vectors
     assert users.shape[-1] == items.shape[-1] == 4
     again = updated(done, split.test, device="cpu").model
@@ -782,9 +767,7 @@ def test_a_treatment_table_starts_where_the_items_do() -> None:
 
 
 @pytest.mark.parametrize(("objective", "decays"), [(MACR(), False), (CausE(), True), (BCLoss(), False)])
-def test_weight_decay_acts_on_tables_but_not_on_heads_and_branches(
-    objective: Objective, decays: bool
-) -> None:
+def test_weight_decay_acts_on_tables_but_not_on_heads_and_branches(objective: Objective, decays: bool) -> None:
     running = loop(noisy_split().train, objective, [0], MF(dim=4))
     assert [o.decay[0] > 0 for o in running.optimisers] == [True, decays]
 

@@ -16,19 +16,17 @@ from hypothesis import strategies as st
 
 from evenhand.data.hot import hot_items
 from evenhand.data.interactions import Interactions
-from evenhand.errors import InputError
 from evenhand.methods import METHODS
 from evenhand.paper import errata
 from evenhand.paper.errata import find_errata, ndcg_floor, performance_rows
 from evenhand.paper.published import COLUMNS, FILE, Cell, all_cells, cell, cells
+from evenhand.utils.errors import InputError
 
 ROOT = Path(__file__).parents[1]
 
 
 def transcriber() -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        "transcribe_paper", ROOT / "scripts" / "transcribe_paper.py"
-    )
+    spec = importlib.util.spec_from_file_location("transcribe_paper", ROOT / "scripts" / "transcribe_paper.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -199,9 +197,7 @@ def test_no_lists_fall_below_the_floor_of_ndcg(lists: list[list[bool]]) -> None:
 
 def test_counts_that_differ_from_the_printed_ones(shared_data: Path) -> None:
     for name in ("ml-100k", "ml-1m"):
-        train, test = (
-            Interactions.read(shared_data / name / f"paper_{part}.csv") for part in ("train", "test")
-        )
+        train, test = (Interactions.read(shared_data / name / f"paper_{part}.csv") for part in ("train", "test"))
         from evenhand.data.splits import given_split
 
         split = given_split(train, test)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from evenhand.errors import InputError
 from evenhand.paper.own_words import better_than, hot_error_beyond_error, standings
 from evenhand.paper.settings import PublishedSettings, settings
+from evenhand.utils.errors import InputError
 
 
 def test_the_paper_s_table() -> None:

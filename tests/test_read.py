@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from evenhand.data.dialect import SingleSeparator
 from evenhand.data.interactions import Interactions
-from evenhand.data.read import Column, read_columns, read_interactions
-from evenhand.errors import InputError
+from evenhand.data.reading.dialect import SingleSeparator
+from evenhand.data.reading.read import Column, read_columns, read_interactions
+from evenhand.utils.errors import InputError
 
 rereads_one_file = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 
@@ -46,12 +46,8 @@ def write(folder: Path, name: str, content: str | bytes) -> Path:
 
 
 integer_texts = st.integers(-50, 50).map(str) | st.integers(-(2**63), 2**63 - 1).map(str)
-odd_texts = st.sampled_from(
-    ["007", "00", "-0", "+1", "1.0", "1e3", str(2**63), str(10**30), "NA", "nan", "null", " 1"]
-)
-any_texts = st.text(
-    st.characters(exclude_categories=["Cs"], exclude_characters="\0\ufeff"), min_size=1, max_size=6
-)
+odd_texts = st.sampled_from(["007", "00", "-0", "+1", "1.0", "1e3", str(2**63), str(10**30), "NA", "nan", "null", " 1"])
+any_texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\ufeff"), min_size=1, max_size=6)
 id_texts = st.one_of(
     st.lists(integer_texts, min_size=1, max_size=8),
     st.lists(integer_texts | odd_texts, min_size=1, max_size=8),
@@ -107,15 +103,12 @@ ROWS = [
     {"user": 7, "item": 30, "rating": 4.0, "timestamp": 100.0},
     {"user": 10, "item": 30, "rating": None, "timestamp": 75.0},
 ]
-TABLE = pa.table(
-    {"user": [7, 7, 10], "item": [30, 4, 30], "rating": [4, 2.5, None], "timestamp": [100, 50, 75]}
-)
+TABLE = pa.table({"user": [7, 7, 10], "item": [30, 4, 30], "rating": [4, 2.5, None], "timestamp": [100, 50, 75]})
 
 
 def rows_of(data: Interactions) -> list[dict[str, object]]:
     return [
-        {name: None if value != value else value for name, value in row.items()}
-        for row in data.to_table().to_pylist()
+        {name: None if value != value else value for name, value in row.items()} for row in data.to_table().to_pylist()
     ]
 
 
@@ -156,9 +149,7 @@ def test_every_text_layout_gives_the_same_log(tmp_path, name, content) -> None:
         lambda table: table.set_column(1, "item", table["item"].dictionary_encode()),
         lambda table: table.set_column(2, "rating", table["rating"].cast(pa.string())),
         lambda table: table.set_column(3, "timestamp", table["timestamp"].cast(pa.timestamp("s"))),
-        lambda table: table.set_column(
-            3, "timestamp", pa.array([100_000, 50_000, 75_000], pa.timestamp("ms", "UTC"))
-        ),
+        lambda table: table.set_column(3, "timestamp", pa.array([100_000, 50_000, 75_000], pa.timestamp("ms", "UTC"))),
     ],
 )
 def test_every_table_gives_the_same_log(make) -> None:
@@ -338,9 +329,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("name", "content", "options", "message"), MISTAKES)
-def test_mistakes_in_files_are_told_in_one_sentence(
-    tmp_path, monkeypatch, name, content, options, message
-) -> None:
+def test_mistakes_in_files_are_told_in_one_sentence(tmp_path, monkeypatch, name, content, options, message) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path, name, content)
     with pytest.raises(InputError) as caught:

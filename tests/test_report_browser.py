@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.audit.report import write_report
+from evenhand.report import write_report
 from in_browser import HOSTILE, Open, chromium, opening
 from sample_audit import bare_audit, sample_audit, sample_story
 
@@ -110,9 +110,7 @@ def test_the_keyboard_reaches_and_sorts_the_table(open_report: Open) -> None:
 
 def test_missing_values_sort_last_both_ways(open_report: Open) -> None:
     page = open_report()
-    page.evaluate(
-        """() => { const cell = document.querySelector("#numbers tbody tr td"); cell.dataset.value = ""; }"""
-    )
+    page.evaluate("""() => { const cell = document.querySelector("#numbers tbody tr td"); cell.dataset.value = ""; }""")
     button = page.locator("#numbers > .scroll th", has_text="NDCG").get_by_role("button")
     for _ in range(2):
         button.click()

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evenhand.data.layouts import YAHOO_TEST, YAHOO_TRAIN
+from evenhand.baselines import EASE
+from evenhand.data.datasets.layouts import YAHOO_TEST, YAHOO_TRAIN
 from evenhand.data.splits import Split, held_out_share
-from evenhand.errors import InputError, RunError, StoppedError
 from evenhand.methods import METHODS, Contender
 from evenhand.paper.published import cell
 from evenhand.paper.reproduce import Request, reproduce
@@ -26,8 +26,8 @@ from evenhand.paper.reproduce.recipes import DEFAULT_METHODS, Recipe, recipe, sw
 from evenhand.paper.reproduce.request import swept_values
 from evenhand.paper.reproduce.source import load_part
 from evenhand.paper.reproduce.table import Pair, grids, markdown
-from evenhand.rivals import EASE
 from evenhand.training.run import train
+from evenhand.utils.errors import InputError, RunError, StoppedError
 from run_cli import Ended, evenhand
 
 FAST = ("--epochs", 2, "--seeds", 2, "--device", "cpu")
@@ -94,9 +94,7 @@ def test_every_row_has_ours_the_papers_and_what_made_it(tmp_path: Path, data_dir
     assert len(rns["metrics"]["ohr@20"]["values"]) == 2
     assert ease["metrics"]["precision@5"]["std"] is None
     assert ease["metrics"]["mse"]["mean"] is None
-    assert rns["command"].startswith(
-        "evenhand reproduce overall --dataset ml-100k --encoder mf --methods rns"
-    )
+    assert rns["command"].startswith("evenhand reproduce overall --dataset ml-100k --encoder mf --methods rns")
     assert "data-dir" not in rns["command"]
     mean, std = (rns["metrics"]["precision@5"][name] for name in ("mean", "std"))
     away = f"{abs(mean - 0.3676) / std:.1f}"
@@ -123,9 +121,7 @@ def test_a_training_stopped_within_goes_on_to_the_same_numbers(tmp_path: Path, s
     request = Request("overall", seeds=2, epochs=6, ks=(5, 10, 20))
     whole = reproduce(request, split, ["rns"], tmp_path / "whole", device="cpu")
     lines: list[str] = []
-    stopped = reproduce(
-        request, split, ["rns"], tmp_path / "parts", device="cpu", minutes=1e-9, tell=lines.append
-    )
+    stopped = reproduce(request, split, ["rns"], tmp_path / "parts", device="cpu", minutes=1e-9, tell=lines.append)
     assert stopped.missing == ("rns",)
     seen: list[int] = []
 
@@ -352,8 +348,8 @@ def test_own_parameters_come_from_the_paper_the_code_or_the_text() -> None:
     assert cause.entrant.objective.weight == 0.05  # type: ignore[attr-defined]
     assert cause.settings is not None
     assert cause.settings.batch == 128, "nothing was tuned for LightGCN, so the paper's loop"
-    assert recipe(Request("overall", "ml-1m"), "ease").entrant.rival == EASE(l2=980)  # type: ignore[union-attr]
-    assert recipe(Request("overall", "ml-1m"), "ease:l2=5").entrant.rival == EASE(l2=5)  # type: ignore[union-attr]
+    assert recipe(Request("overall", "ml-1m"), "ease").entrant.baseline == EASE(l2=980)  # type: ignore[union-attr]
+    assert recipe(Request("overall", "ml-1m"), "ease:l2=5").entrant.baseline == EASE(l2=5)  # type: ignore[union-attr]
 
 
 def test_all_rows_of_the_paper_are_asked_for_by_default() -> None:

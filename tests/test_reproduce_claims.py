@@ -309,9 +309,7 @@ def anchors(page: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
-def test_every_link_between_the_two_pages_and_others_leads_somewhere(
-    page: ModuleType, everything: Path
-) -> None:
+def test_every_link_between_the_two_pages_and_others_leads_somewhere(page: ModuleType, everything: Path) -> None:
     docs = ROOT / "docs"
     made = page.text(everything, docs / "images")
     claimed = page.opened((docs / "claims.md").read_text(encoding="utf-8"), everything)
@@ -323,9 +321,7 @@ def test_every_link_between_the_two_pages_and_others_leads_somewhere(
 
 
 def test_the_claims_open_with_a_line_each(page: ModuleType, everything: Path) -> None:
-    text = page.opened(
-        "before\n<!-- claims: begin -->\nof yesterday\n<!-- claims: end -->\nafter\n", everything
-    )
+    text = page.opened("before\n<!-- claims: begin -->\nof yesterday\n<!-- claims: end -->\nafter\n", everything)
     assert text.startswith("before\n<!-- claims: begin -->\n| claim |")
     assert text.endswith("<!-- claims: end -->\nafter\n")
     assert "yesterday" not in text

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 import evenhand as eh
 from evenhand.data.hot import hot_items
 from evenhand.data.interactions import Interactions
-from evenhand.errors import InputError
-from evenhand.ranking.rerank import METHODS, rerank_lists
-from evenhand.ranking.rerank.choice import GRID, Trial, best_trial
-from evenhand.ranking.rerank.popularity import Popularity, popularity_groups
+from evenhand.models.rerank import METHODS, rerank_lists
+from evenhand.models.rerank.popularity_mix import Popularity, popularity_groups
+from evenhand.models.rerank.strength import GRID, Trial, best_trial
+from evenhand.utils.errors import InputError
 from run_cli import evenhand, write_log
 
 Lists = dict[int, list[tuple[int, float]]]
@@ -86,9 +86,7 @@ def oracle(method: str, train: Interactions, user: int, row: Any, strength: floa
         return [items[i] for i in sorted(range(len(items)), key=lambda i: -values[i])[:k]]
 
     hot = hot_items(train.popularity).tolist() + [False] * 100
-    groups = {
-        item: tier(counts, item) if method == "calibrated" else int(not hot[item]) for item in range(20)
-    }
+    groups = {item: tier(counts, item) if method == "calibrated" else int(not hot[item]) for item in range(20)}
     n = 3 if method == "calibrated" else 2
     wanted = mix([groups[i] for i in history], [groups[i] for i in train.items.tolist()], n)
     picked: list[int] = []
@@ -137,9 +135,7 @@ def test_every_method_does_what_its_formula_says(
 @pytest.mark.parametrize("method", METHODS)
 @settings(max_examples=40, deadline=None)
 @given(case=cases(), k=st.integers(1, 10))
-def test_strength_zero_returns_the_order_that_came_in(
-    method: str, case: tuple[Interactions, Lists], k: int
-) -> None:
+def test_strength_zero_returns_the_order_that_came_in(method: str, case: tuple[Interactions, Lists], k: int) -> None:
     train, lists = case
     found = shown(eh.rerank(table(lists), train, method, 0.0, k))
     for user, row in lists.items():
@@ -174,9 +170,7 @@ def test_a_middle_strength_weighs_both() -> None:
 def test_more_strength_never_shows_more_hits() -> None:
     train, lists = world()
     for method in ("calibrated", "xquad", "compensated"):
-        hits = [
-            sum(item < 4 for item in shown(eh.rerank(table(lists), train, method, s, k=4))[0]) for s in GRID
-        ]
+        hits = [sum(item < 4 for item in shown(eh.rerank(table(lists), train, method, s, k=4))[0]) for s in GRID]
         assert hits == sorted(hits, reverse=True)
         assert hits[0] == 4
         assert hits[-1] <= 2
@@ -190,9 +184,7 @@ def test_full_compensation_shows_the_least_popular_first() -> None:
 
 def test_binary_coverage_is_content_with_one_smooth_coverage_is_not() -> None:
     train, lists = world()
-    binary, smooth = (
-        shown(eh.rerank(table(lists), train, m, 0.8, k=4))[0] for m in ("xquad-binary", "xquad")
-    )
+    binary, smooth = (shown(eh.rerank(table(lists), train, m, 0.8, k=4))[0] for m in ("xquad-binary", "xquad"))
     assert binary == [8, 0, 1, 2]
     # User 0 has cold items only. After 8, 0, 9 two of three are cold: 0.2 / 7 + 0.8 / 3 beats 0.2 * 6 / 7.
     assert smooth == [8, 0, 9, 10]
@@ -223,8 +215,7 @@ def test_lists_of_unequal_length_do_not_disturb_each_other() -> None:
     rng = np.random.default_rng(0)
     train = Interactions.from_pairs(rng.integers(0, 30, 400), rng.zipf(1.5, 400) % 60, n_users=30, n_items=60)
     lists: Lists = {
-        user: [(int(i), float(rng.normal())) for i in rng.permutation(60)[: 1 + 2 * user]]
-        for user in range(30)
+        user: [(int(i), float(rng.normal())) for i in rng.permutation(60)[: 1 + 2 * user]] for user in range(30)
     }
     for method in METHODS:
         together = shown(eh.rerank(table(lists), train, method, 0.5, k=7))
@@ -289,8 +280,7 @@ def test_odd_lists_are_told() -> None:
     assert found.notes == (
         "Ignored 1 row naming an item already higher in the same list.",
         "Kept 1 item that train does not know; such items count as cold.",
-        "Kept the lists of 1 user whom train does not know; everybody's mix of hits and niches stands in "
-        "for theirs.",
+        "Kept the lists of 1 user whom train does not know; everybody's mix of hits and niches stands in for theirs.",
         "Kept 1 candidate that the user has in train, as the lists had them.",
         "2 of 2 lists hold 3 candidates or fewer, so that only their order can change; give longer lists, "
         "such as 5 times k.",
@@ -447,9 +437,7 @@ def test_the_command_refuses_in_one_line(
 def test_lists_may_call_their_columns_otherwise_than_train(desk: Path) -> None:
     named = pq.read_table(desk / "recs.parquet")
     other = {"user": "userId", "item": "movieId"}
-    pq.write_table(
-        named.rename_columns([other.get(name, name) for name in named.column_names]), desk / "other.parquet"
-    )
+    pq.write_table(named.rename_columns([other.get(name, name) for name in named.column_names]), desk / "other.parquet")
     given = ("rerank", desk / "other.parquet", "--train", desk / "train.csv", "--to", desk / "better.csv")
     refused = evenhand(*given)
     assert refused.code == 2

@@ -24,9 +24,8 @@ import torch
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.encoders import MF, Encoder, LightGCN
-from evenhand.errors import InputError, StoppedError
 from evenhand.methods import METHODS
-from evenhand.ranking.model import load
+from evenhand.models.factors import load
 from evenhand.samplers import AUCSampler
 from evenhand.training import Fit, Settings, checkpoint, run, train
 from evenhand.training.checkpoint import Checkpoints
@@ -34,6 +33,7 @@ from evenhand.training.engines import Engine, Plan
 from evenhand.training.engines.numba_engine import NumbaEngine
 from evenhand.training.engines.torch_engine import TorchEngine
 from evenhand.training.loop import Loop
+from evenhand.utils.errors import InputError, StoppedError
 from run_cli import evenhand, small_log, write_log
 
 VARIANTS = [*METHODS, "auc-ns:ecdf=16", "auc-ns:alpha=auto"]
@@ -181,9 +181,7 @@ def test_a_run_stopped_again_and_again_ends_the_same(
 
 
 @pytest.mark.parametrize("protocol", ["honest", "paper"])
-def test_stopping_after_every_single_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str
-) -> None:
+def test_stopping_after_every_single_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str) -> None:
     steps = Steps(monkeypatch)
     whole = fit(protocol=protocol)
     needed, steps.done = steps.done, 0
@@ -192,9 +190,7 @@ def test_stopping_after_every_single_step(
     assert (steps.done, stops) == (needed, needed), "after the last step it stops too, with everything saved"
 
 
-def test_replicas_that_differ_and_a_run_without_validation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_replicas_that_differ_and_a_run_without_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     how = {
         "split": tiny_split(validation=0),
         "method": [AUCSampler(alpha="auto"), AUCSampler(alpha="auto", beta=0.1)],
@@ -210,9 +206,7 @@ def test_replicas_that_differ_and_a_run_without_validation(
 @pytest.mark.usefixtures("always_saving")
 @pytest.mark.parametrize("protocol", ["honest", "paper"])
 @pytest.mark.parametrize("crash", [1, 2, 3, 4])
-def test_a_crash_at_the_end_of_an_epoch_costs_that_epoch_at_most(
-    tmp_path: Path, crash: int, protocol: str
-) -> None:
+def test_a_crash_at_the_end_of_an_epoch_costs_that_epoch_at_most(tmp_path: Path, crash: int, protocol: str) -> None:
     settings = Settings(epochs=4, batch=40, lr=0.05, patience=None)
 
     def fail(done: int, most: int, record: Mapping[str, Any]) -> None:
@@ -222,9 +216,7 @@ def test_a_crash_at_the_end_of_an_epoch_costs_that_epoch_at_most(
     seen: list[int] = []
     with pytest.raises(ZeroDivisionError):
         fit(tmp_path, settings=settings, protocol=protocol, on_epoch=fail)
-    again = fit(
-        tmp_path, settings=settings, protocol=protocol, on_epoch=lambda done, most, record: seen.append(done)
-    )
+    again = fit(tmp_path, settings=settings, protocol=protocol, on_epoch=lambda done, most, record: seen.append(done))
     assert seen == list(range(crash, 5))
     assert_same(again, fit(settings=settings, protocol=protocol))
 
@@ -522,9 +514,7 @@ def test_ctrl_c_stops_train_politely_and_resume_completes_it(tmp_path: Path, log
         wait_for(lambda: checkpoints_in(out / ".checkpoints"), process)
         second = evenhand(*command, "--out", out, "--resume")
         assert second.code == 2
-        assert (
-            second.err == f"evenhand: another process is working in {out}; wait for it or choose another.\n"
-        )
+        assert second.err == f"evenhand: another process is working in {out}; wait for it or choose another.\n"
         process.send_signal(signal.SIGINT)
         printed, complaint = process.communicate(timeout=60)
     assert (process.returncode, printed) == (130, "")

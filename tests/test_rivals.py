@@ -1,4 +1,4 @@
-"""Rivals against brute force on small logs, check values on real data, and their place in a comparison."""
+"""Baselines against brute force on small logs, check values on real data, and their place in a comparison."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import evenhand as eh
-from evenhand import compiled, memory
+from evenhand.baselines import BASELINES, Baseline, als, ease
+from evenhand.baselines.als import solved
+from evenhand.baselines.run import BaselineFit, challenger, fit_baseline
 from evenhand.data.csr import gather_rows, slices_within
 from evenhand.data.hot import HotRule
 from evenhand.data.interactions import Interactions
-from evenhand.errors import InputError
 from evenhand.experiments.entrants import entrant
 from evenhand.experiments.verdict import verdict
-from evenhand.paper.errors import with_mse
-from evenhand.ranking import item_table
-from evenhand.ranking.recommender import Recommender
-from evenhand.rivals import RIVALS, Rival, als, ease
-from evenhand.rivals.als import solved
-from evenhand.rivals.run import RivalFit, challenger, fit_rival
+from evenhand.models import item_table
+from evenhand.models.list_table import Recommender
+from evenhand.paper.mse import with_mse
 from evenhand.testing import corner_cases
+from evenhand.utils import compiled, memory
+from evenhand.utils.errors import InputError
 from run_cli import TINY, evenhand, one_thread, small_log, write_log
 
-EVERY = [kind.rival() for kind in RIVALS.values()]
+EVERY = [kind.baseline() for kind in BASELINES.values()]
 CPU = torch.device("cpu")
 
 
@@ -49,7 +49,7 @@ def random_log(seed: int, n_users: int = 25, n_items: int = 14) -> Interactions:
     return Interactions.from_pairs(users, items, n_users=n_users + 1, n_items=n_items + 1)
 
 
-# The rivals one by one.
+# The baselines one by one.
 
 
 def test_popular_counts_train_users_and_breaks_ties_by_index() -> None:
@@ -105,9 +105,7 @@ def normal_equations(x: np.ndarray, others: np.ndarray, alpha: float, l2: float)
     return np.array(rows)
 
 
-@given(
-    seed=st.integers(0, 1000), alpha=st.sampled_from([0.0, 1.0, 40.0]), chunk=st.sampled_from([1, 60, 2**21])
-)
+@given(seed=st.integers(0, 1000), alpha=st.sampled_from([0.0, 1.0, 40.0]), chunk=st.sampled_from([1, 60, 2**21]))
 @settings(max_examples=40, deadline=None)
 def test_als_rows_solve_their_normal_equations(seed: int, alpha: float, chunk: int) -> None:
     log, dim = random_log(seed), 6
@@ -129,16 +127,12 @@ def test_als_rows_solve_their_normal_equations(seed: int, alpha: float, chunk: i
 
 @pytest.mark.parametrize("dim", [1, 3, 4, 37, 128])
 @pytest.mark.parametrize("steps", [1, 3])
-def test_compiled_rows_take_the_same_steps_as_tensors(
-    dim: int, steps: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compiled_rows_take_the_same_steps_as_tensors(dim: int, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     log, g = small_log(), torch.Generator().manual_seed(dim)
     items, users = (torch.randn(n, dim, generator=g) for n in (log.n_items, log.n_users))
     rows = solved(log.indptr, log.items, items, 2.0, 5.0, steps, users)
     monkeypatch.setattr(als._Problem, "by_rows", als._Problem.by_tensors)
-    torch.testing.assert_close(
-        rows, solved(log.indptr, log.items, items, 2.0, 5.0, steps, users), rtol=1e-4, atol=1e-5
-    )
+    torch.testing.assert_close(rows, solved(log.indptr, log.items, items, 2.0, 5.0, steps, users), rtol=1e-4, atol=1e-5)
 
 
 def test_compiled_rows_do_not_depend_on_where_memory_lies() -> None:
@@ -151,8 +145,8 @@ def test_compiled_rows_do_not_depend_on_where_memory_lies() -> None:
         assert torch.equal(solved(log.indptr, log.items, items.clone(), 2.0, 30.0, 3), first)
 
 
-def test_rivals_load_numba_when_they_are_fitted_and_not_before() -> None:
-    code = "import sys, evenhand.rivals, evenhand.rivals.run; print('numba' in sys.modules)"
+def test_baselines_load_numba_when_they_are_fitted_and_not_before() -> None:
+    code = "import sys, evenhand.baselines, evenhand.baselines.run; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
@@ -188,8 +182,8 @@ def test_als_lowers_its_loss_and_few_steps_get_as_far(steps: int) -> None:
     log = small_log()
     values = []
     for iterations in (1, 2, 4, 8, 30):
-        rival = eh.ALS(factors=8, alpha=2, l2=3, iterations=iterations, steps=steps)
-        values.append(loss(dense(log), *(v.numpy() for v in rival.fit(log).vectors), alpha=2, l2=3))
+        baseline = eh.ALS(factors=8, alpha=2, l2=3, iterations=iterations, steps=steps)
+        values.append(loss(dense(log), *(v.numpy() for v in baseline.fit(log).vectors), alpha=2, l2=3))
     assert values == sorted(values, reverse=True)
     exact = eh.ALS(factors=8, alpha=2, l2=3, iterations=30, steps=0).fit(log)
     least = loss(dense(log), *(v.numpy() for v in exact.vectors), alpha=2, l2=3)
@@ -211,8 +205,8 @@ def test_als_does_not_depend_on_the_number_of_threads(monkeypatch: pytest.Monkey
 
 
 def test_als_depends_on_its_seed_alone_and_can_be_a_model(tmp_path: Path) -> None:
-    log, rival = small_log(), eh.ALS(factors=4, iterations=2)
-    first, again, other = rival.fit(log, 1), rival.fit(log, 1), rival.fit(log, 2)
+    log, baseline = small_log(), eh.ALS(factors=4, iterations=2)
+    first, again, other = baseline.fit(log, 1), baseline.fit(log, 1), baseline.fit(log, 2)
     assert torch.equal(first.user_vectors, again.user_vectors)
     assert not torch.equal(first.user_vectors, other.user_vectors)
     first.model().save(tmp_path / "als")
@@ -224,10 +218,10 @@ def test_als_depends_on_its_seed_alone_and_can_be_a_model(tmp_path: Path) -> Non
 # What all of them promise.
 
 
-@pytest.mark.parametrize("rival", EVERY, ids=lambda rival: type(rival).__name__)
-def test_every_rival_keeps_the_promises(rival: Rival, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("baseline", EVERY, ids=lambda baseline: type(baseline).__name__)
+def test_every_baseline_keeps_the_promises(baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
     for log in (corner_cases(), small_log()):
-        fitted = rival.fit(log)
+        fitted = baseline.fit(log)
         assert isinstance(fitted, Recommender)
         everyone = np.arange(log.n_users)
         whole = fitted.scores(everyone)
@@ -240,7 +234,7 @@ def test_every_rival_keeps_the_promises(rival: Rival, monkeypatch: pytest.Monkey
         for module, name in ((item_table, "_CHUNK_TERMS"), (ease, "_CHUNK_CELLS")):
             monkeypatch.setattr(module, name, 50)
         some = everyone[::-2].copy()
-        torch.testing.assert_close(rival.fit(log).scores(some), whole[some.copy()], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(baseline.fit(log).scores(some), whole[some.copy()], rtol=1e-4, atol=1e-5)
         monkeypatch.undo()
         lists = fitted.recommend(k=4)
         pairs = zip(lists["user"].to_pylist(), lists["item"].to_pylist(), strict=True)
@@ -300,7 +294,7 @@ def test_bad_parameters_are_refused_in_one_sentence(text: str, told: str) -> Non
     assert str(caught.value) == told
 
 
-def test_an_unknown_name_is_answered_with_methods_and_rivals() -> None:
+def test_an_unknown_name_is_answered_with_methods_and_baselines() -> None:
     with pytest.raises(InputError, match=r"unknown method 'eas'; did you mean 'ease'\? Known: als, auc-ns, "):
         entrant("eas")
 
@@ -345,7 +339,7 @@ def compared(methods: list[Any], **options: Any) -> Any:
         return eh.compare(SPLIT, methods, **(given | options))
 
 
-def test_rivals_stand_in_the_same_table() -> None:
+def test_baselines_stand_in_the_same_table() -> None:
     found = compared(["rns", "ease:l2=30", eh.ALS(factors=4), "popular"], ks=(5,))
     assert [(row.name, row.encoder, row.method) for row in found.rows] == [
         ("rns", "mf", "rns"),
@@ -361,7 +355,7 @@ def test_rivals_stand_in_the_same_table() -> None:
     assert document["training"]["popular"]["chosen_epochs"] == []
 
 
-def test_rivals_alone_can_be_compared() -> None:
+def test_baselines_alone_can_be_compared() -> None:
     found = compared(["popular", "itemknn"], seeds=[7, 8])
     assert found.to_json()["configuration"]["seeds"] == [7, 8]
     assert "Add rns to the methods" in found.sentence
@@ -370,15 +364,11 @@ def test_rivals_alone_can_be_compared() -> None:
 @pytest.mark.parametrize("protocol", ["honest", "paper"])
 def test_the_protocol_decides_what_is_seen_and_masked(protocol: Any) -> None:
     hot = HotRule.parse(protocol).mask(SPLIT)
-    found = fit_rival(SPLIT, eh.EASE(l2=30), [0, 1], protocol, CPU, hot, (5,))
+    found = fit_baseline(SPLIT, eh.EASE(l2=30), [0, 1], protocol, CPU, hot, (5,))
     assert (found.validation is None) == (protocol == "paper")
     assert len(found.fitted) == 1
     assert found.fitted[0].train is SPLIT.train
-    alone = (
-        eh.EASE(l2=30)
-        .fit(SPLIT.train)
-        .recommend(k=5, exclude=SPLIT.consumed if protocol == "honest" else None)
-    )
+    alone = eh.EASE(l2=30).fit(SPLIT.train).recommend(k=5, exclude=SPLIT.consumed if protocol == "honest" else None)
     table = eh.evaluate(alone, SPLIT, k=(5,), hot=protocol)
     mine = found.results[5][0].metrics["precision"]
     assert mine == pytest.approx(table_precision(table))
@@ -394,8 +384,8 @@ def test_the_verdict_repeats_what_does_not_depend_on_the_seed() -> None:
     assert "a paired t test over 3 seeds" in found.sentence
     repeated = {
         label: fit
-        if not isinstance(fit, RivalFit)
-        else RivalFit(
+        if not isinstance(fit, BaselineFit)
+        else BaselineFit(
             fit.fitted * 3,
             fit.known,
             0,
@@ -413,22 +403,18 @@ def test_mse_is_null_where_there_are_no_vectors() -> None:
     found = with_mse(compared(["rns", "ease", "als:factors=4"], ks=(5,)), SPLIT)
     by_name = {row.name: row.metrics["mse"].to_json() for row in found.rows}
     assert by_name["ease"] == {"mean": None, "std": None, "values": [None]}
-    assert all(
-        len(by_name[name]["values"]) == 3 and by_name[name]["mean"] > 0 for name in ("rns", "als:factors=4")
-    )
+    assert all(len(by_name[name]["values"]) == 3 and by_name[name]["mean"] > 0 for name in ("rns", "als:factors=4"))
 
 
-def test_a_seeded_rival_recommends_with_its_best_seed() -> None:
-    found = fit_rival(
-        SPLIT, eh.ALS(factors=4), [0, 1, 2], "honest", CPU, HotRule.parse("honest").mask(SPLIT), (5,)
-    )
+def test_a_seeded_baseline_recommends_with_its_best_seed() -> None:
+    found = fit_baseline(SPLIT, eh.ALS(factors=4), [0, 1, 2], "honest", CPU, HotRule.parse("honest").mask(SPLIT), (5,))
     assert found.validation is not None
     assert found.validation[found.best] == max(found.validation)
     best = found.fitted[found.best].recommend(k=5, exclude=SPLIT.consumed)
     assert found.lists(5).equals(best)
 
 
-def test_compare_on_the_command_line_writes_rivals_like_methods(tmp_path: Path) -> None:
+def test_compare_on_the_command_line_writes_baselines_like_methods(tmp_path: Path) -> None:
     file, out = write_log(small_log(), tmp_path / "log.csv"), tmp_path / "run"
     methods = "rns,auc-ns:ecdf=16,popular,itemknn,ease:l2=300,als:factors=4"
     ended = evenhand("compare", file, "--methods", methods, *TINY, "--alpha", "0.9", "--out", out, "--json")
@@ -437,7 +423,7 @@ def test_compare_on_the_command_line_writes_rivals_like_methods(tmp_path: Path) 
     assert list(rows) == methods.split(",")
     assert rows["ease:l2=300"]["encoder"] is None
     assert rows["ease:l2=300"]["metrics"]["ndcg"]["std"] is None
-    # --alpha is the sampler's; the rival of the same parameter name keeps its own.
+    # --alpha is the sampler's; the baseline of the same parameter name keeps its own.
     chosen = ended.document["configuration"]["methods"]
     assert chosen["als:factors=4"]["parameters"]["alpha"] == eh.ALS().alpha
     assert chosen["auc-ns:ecdf=16"]["sampler"]["alpha"] == 0.9
@@ -449,23 +435,23 @@ def test_compare_on_the_command_line_writes_rivals_like_methods(tmp_path: Path) 
     assert "ease 0 s" in shown.out
 
 
-def test_flags_of_samplers_have_no_effect_on_rivals(tmp_path: Path) -> None:
+def test_flags_of_samplers_have_no_effect_on_baselines(tmp_path: Path) -> None:
     file = write_log(small_log(), tmp_path / "log.csv")
     ended = evenhand("compare", file, "--methods", "als,ease", "--alpha", "0.9", *TINY)
     assert ended.code == 2
     assert ended.err.strip().splitlines()[-1].endswith("--alpha has no effect on als, ease; leave it out.")
 
 
-def test_methods_lists_rivals() -> None:
+def test_methods_lists_baselines() -> None:
     listed = evenhand("methods", "--json").document["rivals"]
-    assert [one["name"] for one in listed] == list(RIVALS)
+    assert [one["name"] for one in listed] == list(BASELINES)
     assert listed[1]["parameters"] == {"neighbours": 100, "shrink": 10}
     assert "itemknn" in evenhand("methods").out
 
 
-def test_labels_of_rivals_read_back() -> None:
-    for rival in (eh.EASE(l2=3.5), eh.ALS(alpha=2, steps=0), eh.Popular(), eh.ItemKNN(shrink=0)):
-        assert challenger(challenger(rival).label).rival == rival
+def test_labels_of_baselines_read_back() -> None:
+    for baseline in (eh.EASE(l2=3.5), eh.ALS(alpha=2, steps=0), eh.Popular(), eh.ItemKNN(shrink=0)):
+        assert challenger(challenger(baseline).label).baseline == baseline
 
 
 # On real data.
@@ -475,7 +461,7 @@ def test_ease_on_the_papers_split_of_ml_100k(shared_data: Path) -> None:
     folder = shared_data / "ml-100k"
     train, test = (Interactions.read(folder / f"paper_{part}.csv") for part in ("train", "test"))
     split = eh.given_split(train, test, validation=0)
-    found = fit_rival(split, eh.EASE(l2=400), [0], "paper", CPU, HotRule.parse("paper").mask(split), (5, 20))
+    found = fit_baseline(split, eh.EASE(l2=400), [0], "paper", CPU, HotRule.parse("paper").mask(split), (5, 20))
     metrics = found.results[5][0].metrics
     assert metrics["precision"] == pytest.approx(0.4513, abs=1e-3)
     assert metrics["ndcg"] == pytest.approx(0.4835, abs=1e-3)
@@ -488,15 +474,15 @@ def test_als_on_the_papers_split_of_ml_100k(shared_data: Path) -> None:
     train, test = (Interactions.read(folder / f"paper_{part}.csv") for part in ("train", "test"))
     split = eh.given_split(train, test, validation=0)
     hot = HotRule.parse("paper").mask(split)
-    metrics = fit_rival(split, eh.ALS(), [0], "paper", CPU, hot, (5,)).results[5][0].metrics
+    metrics = fit_baseline(split, eh.ALS(), [0], "paper", CPU, hot, (5,)).results[5][0].metrics
     assert metrics["precision"] >= 0.440
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("rival", EVERY, ids=lambda rival: type(rival).__name__)
-def test_cpu_and_gpu_agree(rival: Rival) -> None:
+@pytest.mark.parametrize("baseline", EVERY, ids=lambda baseline: type(baseline).__name__)
+def test_cpu_and_gpu_agree(baseline: Baseline) -> None:
     log = small_log()
-    here, there = (rival.fit(log, 0, device).scores(np.arange(60)).cpu() for device in ("cpu", "cuda"))
+    here, there = (baseline.fit(log, 0, device).scores(np.arange(60)).cpu() for device in ("cpu", "cuda"))
     torch.testing.assert_close(here, there, rtol=1e-3, atol=1e-3)
 
 

@@ -1,4 +1,4 @@
-"""Rivals as models: their folder, lists, new users, similar items, refits and updates."""
+"""Baselines as models: their folder, lists, new users, similar items, refits and updates."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import evenhand as eh
-from evenhand.cli import train as train_command
+from evenhand.baselines import BASELINES, Baseline
+from evenhand.baselines.models import fit_baseline_model, refit_baseline, update_baseline
+from evenhand.cli import train_command
 from evenhand.data.interactions import Interactions
-from evenhand.errors import InputError
-from evenhand.ranking import files
-from evenhand.ranking.folder import FILES
-from evenhand.ranking.item_model import ItemModel
-from evenhand.ranking.item_table import DenseTable, SparseTable
-from evenhand.rivals import RIVALS, Rival
-from evenhand.rivals.models import fit_rival_model, refit_rival, update_rival
+from evenhand.models import files
+from evenhand.models.folder import FILES
+from evenhand.models.item_table import DenseTable, SparseTable
+from evenhand.models.item_weights import ItemWeightModel
+from evenhand.utils.errors import InputError
 from run_cli import evenhand, small_log, write_log
 
 LOG = small_log()
@@ -31,8 +31,8 @@ EVERY = [eh.Popular(), eh.ItemKNN(neighbours=7), eh.EASE(l2=30), eh.ALS(factors=
 OF_ITEMS = EVERY[:3]
 
 
-def name_of(rival: Rival) -> str:
-    return rival.name
+def name_of(baseline: Baseline) -> str:
+    return baseline.name
 
 
 def named(log: Interactions) -> Interactions:
@@ -47,26 +47,26 @@ def named(log: Interactions) -> Interactions:
 # The folder.
 
 
-@pytest.mark.parametrize("rival", EVERY, ids=name_of)
-def test_a_saved_rival_recommends_identically(rival: Rival, tmp_path: Path) -> None:
-    before, _ = fit_rival_model(SPLIT, rival, 2, device="cpu")
+@pytest.mark.parametrize("baseline", EVERY, ids=name_of)
+def test_a_saved_baseline_recommends_identically(baseline: Baseline, tmp_path: Path) -> None:
+    before, _ = fit_baseline_model(SPLIT, baseline, 2, device="cpu")
     before.save(tmp_path / "m")
     after = eh.load(tmp_path / "m")
     assert type(after) is type(before)
     for asked in ({}, {"known": True}, {"seed": "all"}, {"only": [3, 5, 8], "exclude": [5]}):
         assert after.recommend(k=2, **asked).equals(before.recommend(k=2, **asked))
     assert after.info == json.loads(json.dumps(before.info))
-    assert after.info["rival"]["name"] == rival.name
+    assert after.info["rival"]["name"] == baseline.name
     assert after.metrics == json.loads(json.dumps(before.metrics).replace("NaN", "null"))
     assert {p.name for p in (tmp_path / "m").iterdir()} == set(FILES)
     assert repr(after) == repr(before)
 
 
-@pytest.mark.parametrize("rival", EVERY, ids=name_of)
-def test_a_model_lists_what_the_fitted_rival_lists(rival: Rival, tmp_path: Path) -> None:
+@pytest.mark.parametrize("baseline", EVERY, ids=name_of)
+def test_a_model_lists_what_the_fitted_baseline_lists(baseline: Baseline, tmp_path: Path) -> None:
     """Scores are made of train alone; what is in validation is not recommended either."""
-    model, found = fit_rival_model(SPLIT, rival, [0], device="cpu")
-    assert model.recommend(k=5).equals(rival.fit(SPLIT.train).recommend(k=5, exclude=SPLIT.consumed))
+    model, found = fit_baseline_model(SPLIT, baseline, [0], device="cpu")
+    assert model.recommend(k=5).equals(baseline.fit(SPLIT.train).recommend(k=5, exclude=SPLIT.consumed))
     model.save(tmp_path / "m")
     assert eh.load(tmp_path / "m").recommend(k=5).equals(found.lists(5))
     judged = eh.evaluate(eh.load(tmp_path / "m").recommend(k=20), SPLIT, k=(5, 20))
@@ -76,8 +76,8 @@ def test_a_model_lists_what_the_fitted_rival_lists(rival: Rival, tmp_path: Path)
 
 
 def test_only_what_depends_on_a_seed_has_several() -> None:
-    assert fit_rival_model(SPLIT, "als:factors=4", 3, device="cpu")[0].seeds == (0, 1, 2)
-    model, found = fit_rival_model(SPLIT, "ease", [5, 6], device="cpu")
+    assert fit_baseline_model(SPLIT, "als:factors=4", 3, device="cpu")[0].seeds == (0, 1, 2)
+    model, found = fit_baseline_model(SPLIT, "ease", [5, 6], device="cpu")
     assert model.seeds == (5,)
     assert len(found.fitted) == 1
     assert model.info["method"] == "ease"
@@ -87,23 +87,23 @@ def test_only_what_depends_on_a_seed_has_several() -> None:
 
 
 def test_the_best_seed_on_validation_recommends() -> None:
-    model, found = fit_rival_model(SPLIT, "als:factors=3:iterations=1", 4, device="cpu")
+    model, found = fit_baseline_model(SPLIT, "als:factors=3:iterations=1", 4, device="cpu")
     assert found.validation is not None
     assert model.best == int(np.argmax(found.validation))
 
 
-@pytest.mark.parametrize("rival", OF_ITEMS, ids=name_of)
-def test_the_card_says_what_a_score_is(rival: Rival, tmp_path: Path) -> None:
-    rival.fit(LOG).model().save(tmp_path / "m")
+@pytest.mark.parametrize("baseline", OF_ITEMS, ids=name_of)
+def test_the_card_says_what_a_score_is(baseline: Baseline, tmp_path: Path) -> None:
+    baseline.fit(LOG).model().save(tmp_path / "m")
     card = (tmp_path / "m" / "README.md").read_text(encoding="utf-8")
-    assert rival.label in card
-    assert ("the number of users who touched it" in card) == (rival.name == "popular")
+    assert baseline.label in card
+    assert ("the number of users who touched it" in card) == (baseline.name == "popular")
     assert "inner product" not in card
 
 
-def damaged(change: Any, tmp_path: Path, rival: Rival) -> str:
+def damaged(change: Any, tmp_path: Path, baseline: Baseline) -> str:
     """What `load` says of a folder whose tensors were changed, with checksums that fit."""
-    rival.fit(LOG).model().save(tmp_path / "m")
+    baseline.fit(LOG).model().save(tmp_path / "m")
     file, config = tmp_path / "m" / "model.safetensors", tmp_path / "m" / "config.json"
     tensors = load_file(file)
     change(tensors)
@@ -117,7 +117,7 @@ def damaged(change: Any, tmp_path: Path, rival: Rival) -> str:
 
 
 @pytest.mark.parametrize(
-    ("rival", "name", "value"),
+    ("baseline", "name", "value"),
     [
         (eh.EASE(), "weights", torch.zeros(79, 79)),
         (eh.Popular(), "counts", torch.zeros(81, dtype=torch.float64)),
@@ -126,8 +126,8 @@ def damaged(change: Any, tmp_path: Path, rival: Rival) -> str:
         (eh.ItemKNN(neighbours=1), "items", torch.full((80,), 80, dtype=torch.int32)),
     ],
 )
-def test_weights_that_do_not_fit_are_refused(rival: Rival, name: str, value: Any, tmp_path: Path) -> None:
-    told = damaged(lambda tensors: tensors.update({name: value}), tmp_path, rival)
+def test_weights_that_do_not_fit_are_refused(baseline: Baseline, name: str, value: Any, tmp_path: Path) -> None:
+    told = damaged(lambda tensors: tensors.update({name: value}), tmp_path, baseline)
     assert told == f"{tmp_path / 'm'} is damaged: its weights do not match its items."
 
 
@@ -162,10 +162,10 @@ def test_a_folder_without_a_kind_is_one_of_vectors(tmp_path: Path) -> None:
 # New users, similar items, vectors.
 
 
-@pytest.mark.parametrize("rival", OF_ITEMS, ids=name_of)
-def test_folding_in_is_exact(rival: Rival) -> None:
+@pytest.mark.parametrize("baseline", OF_ITEMS, ids=name_of)
+def test_folding_in_is_exact(baseline: Baseline) -> None:
     """A user folded in with the history of a known one gets that one's lists."""
-    model = rival.fit(LOG).model()
+    model = baseline.fit(LOG).model()
     some = [3, 11, 12]
     keep = np.isin(LOG.users, some)
     history = pa.table({"user": [f"new {u}" for u in LOG.users[keep]], "item": LOG.items[keep]})
@@ -178,9 +178,9 @@ def test_folding_in_is_exact(rival: Rival) -> None:
     assert not folded.metrics
 
 
-@pytest.mark.parametrize("rival", [eh.EASE(l2=30), eh.ALS(factors=4, iterations=1)], ids=name_of)
-def test_known_users_among_the_new_ones_are_noted(rival: Rival) -> None:
-    model = rival.fit(LOG).model()
+@pytest.mark.parametrize("baseline", [eh.EASE(l2=30), eh.ALS(factors=4, iterations=1)], ids=name_of)
+def test_known_users_among_the_new_ones_are_noted(baseline: Baseline) -> None:
+    model = baseline.fit(LOG).model()
     (note,) = model.fold_in(pa.table({"user": [7, 900], "item": [1, 2]})).known.notes
     assert note.startswith("1 of 2 users is known to the model already; ")
     assert not model.fold_in(pa.table({"user": [900], "item": [1]})).known.notes
@@ -192,9 +192,9 @@ def test_one_unknown_item_is_told_in_the_singular() -> None:
     assert note == "1 item of the new users (1 of 2 pairs) is unknown to the model and was ignored."
 
 
-@pytest.mark.parametrize("rival", [eh.ItemKNN(neighbours=7), eh.EASE(l2=30)], ids=name_of)
-def test_similar_items_are_what_one_touch_would_bring(rival: Rival) -> None:
-    model = rival.fit(named(LOG)).model()
+@pytest.mark.parametrize("baseline", [eh.ItemKNN(neighbours=7), eh.EASE(l2=30)], ids=name_of)
+def test_similar_items_are_what_one_touch_would_bring(baseline: Baseline) -> None:
+    model = baseline.fit(named(LOG)).model()
     alone = model.fold_in(pa.table({"user": ["x"], "item": ["i05"]})).recommend(k=5)
     similar = model.similar("i05", k=5)
     assert similar["item"].to_pylist() == alone["item"].to_pylist()
@@ -232,29 +232,29 @@ def test_tables_hold_a_hand_worked_example() -> None:
 # Refitting and updating.
 
 
-@pytest.mark.parametrize("rival", EVERY, ids=name_of)
-def test_a_refit_sees_every_part(rival: Rival) -> None:
-    model, _ = fit_rival_model(SPLIT, rival, 2, device="cpu")
-    whole = refit_rival(model, SPLIT, device="cpu")
+@pytest.mark.parametrize("baseline", EVERY, ids=name_of)
+def test_a_refit_sees_every_part(baseline: Baseline) -> None:
+    model, _ = fit_baseline_model(SPLIT, baseline, 2, device="cpu")
+    whole = refit_baseline(model, SPLIT, device="cpu")
     everything = SPLIT.train.union(SPLIT.validation, SPLIT.test)
     assert len(whole.known) == len(LOG)
-    expected = rival.fit(everything, model.seeds[model.best]).recommend(k=4)
+    expected = baseline.fit(everything, model.seeds[model.best]).recommend(k=4)
     assert whole.recommend(k=4).equals(expected)
     assert not whole.metrics
     assert whole.info["split"].endswith("; refitted on all parts")
-    if isinstance(whole, ItemModel):
+    if isinstance(whole, ItemWeightModel):
         assert len(whole.touched) == len(LOG)
 
 
-@pytest.mark.parametrize("rival", EVERY, ids=name_of)
-def test_an_update_is_a_fit_on_everything(rival: Rival) -> None:
+@pytest.mark.parametrize("baseline", EVERY, ids=name_of)
+def test_an_update_is_a_fit_on_everything(baseline: Baseline) -> None:
     first = LOG.users < 50
-    old = rival.fit(Interactions.from_pairs(LOG.users[first], LOG.items[first])).model()
-    new, _ = update_rival(old, LOG, device="cpu")
+    old = baseline.fit(Interactions.from_pairs(LOG.users[first], LOG.items[first])).model()
+    new, _ = update_baseline(old, LOG, device="cpu")
     assert new.known.n_users == 60
-    assert new.recommend(k=3).equals(rival.fit(new.known).recommend(k=3))
+    assert new.recommend(k=3).equals(baseline.fit(new.known).recommend(k=3))
     with pytest.raises(InputError, match="no pair that the model does not know already"):
-        update_rival(new, LOG, device="cpu")
+        update_baseline(new, LOG, device="cpu")
 
 
 # By command.
@@ -265,18 +265,18 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("rivals")
     write_log(SPLIT.consumed, folder / "train.csv")
     write_log(SPLIT.test, folder / "test.csv")
-    for rival in ("popular", "itemknn", "ease:l2=30", "als:factors=4", "blend:parts=ease+als"):
-        seeds = 1 if rival.startswith("blend") else 2  # of a blend one seed is kept
+    for baseline in ("popular", "itemknn", "ease:l2=30", "als:factors=4", "blend:parts=ease+als"):
+        seeds = 1 if baseline.startswith("blend") else 2  # of a blend one seed is kept
         ended = evenhand(
-            "train", folder / "train.csv", "--test", folder / "test.csv", "--method", rival, "--seeds", seeds,
-            "--out", folder / rival.partition(":")[0], "--hot", "paper", "--json",
+            "train", folder / "train.csv", "--test", folder / "test.csv", "--method", baseline, "--seeds", seeds,
+            "--out", folder / baseline.partition(":")[0], "--hot", "paper", "--json",
         )  # fmt: skip
         assert ended.code == 0, ended.err
-        (folder / f"{rival.partition(':')[0]}.json").write_text(ended.out)
+        (folder / f"{baseline.partition(':')[0]}.json").write_text(ended.out)
     return folder
 
 
-@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize("name", BASELINES)
 def test_train_recommend_evaluate_agree(name: str, desk: Path, tmp_path: Path) -> None:
     trained = json.loads((desk / f"{name}.json").read_text())
     assert trained["seeds"] == ([0, 1] if name == "als" else [0])
@@ -299,7 +299,7 @@ def test_train_recommend_evaluate_agree(name: str, desk: Path, tmp_path: Path) -
         assert mine["metrics"]["ohr"] == theirs["metrics"]["ohr"]
 
 
-def test_a_rival_is_trained_like_a_method(desk: Path, tmp_path: Path) -> None:
+def test_a_baseline_is_trained_like_a_method(desk: Path, tmp_path: Path) -> None:
     given = ("train", desk / "train.csv", "--method", "ease", "--out", tmp_path / "m")
     ended = evenhand(*given, "--refit")
     assert ended.code == 0, ended.err
@@ -315,14 +315,10 @@ def test_a_rival_is_trained_like_a_method(desk: Path, tmp_path: Path) -> None:
     ("flags", "first"),
     [(("--lr", "0.1", "--epochs", "3"), "--epochs"), (("--encoder", "lightgcn"), "--encoder")],
 )
-def test_flags_of_training_are_refused(
-    flags: tuple[str, ...], first: str, desk: Path, tmp_path: Path
-) -> None:
+def test_flags_of_training_are_refused(flags: tuple[str, ...], first: str, desk: Path, tmp_path: Path) -> None:
     ended = evenhand("train", desk / "train.csv", "--method", "ease", "--out", tmp_path / "m", *flags)
     assert ended.code == 2
-    assert ended.err == (
-        f"evenhand: {first} has no effect on ease, which is not trained in epochs; leave it out.\n"
-    )
+    assert ended.err == (f"evenhand: {first} has no effect on ease, which is not trained in epochs; leave it out.\n")
     assert not (tmp_path / "m").exists()
 
 
@@ -337,7 +333,7 @@ def test_a_large_model_says_its_size_before_it_is_written(
     assert evenhand("train", desk / "train.csv", "--method", "ease", "--out", tmp_path / "n").err == ""
 
 
-@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize("name", BASELINES)
 def test_new_users_by_command(name: str, desk: Path, tmp_path: Path) -> None:
     (tmp_path / "new.csv").write_text("user,item\n0,3\n0,9\nnobody,4\n")
     ended = evenhand("recommend", desk / name, "--new-users", tmp_path / "new.csv", "-k", "2", "--json")
@@ -378,7 +374,7 @@ def test_update_by_command(name: str, desk: Path, tmp_path: Path) -> None:
     assert "--epochs has no effect on " in refused.err
 
 
-def test_fit_takes_a_rival_by_name() -> None:
+def test_fit_takes_a_baseline_by_name() -> None:
     import evenhand as eh
 
     split = eh.load_split("demo")

@@ -11,7 +11,6 @@ from torch import Tensor
 from evenhand.data.hot import hot_items
 from evenhand.data.interactions import Interactions
 from evenhand.encoders import MF, Encoder, LightGCN
-from evenhand.errors import InputError
 from evenhand.samplers import (
     AUCSampler,
     BalancedSampler,
@@ -26,6 +25,7 @@ from evenhand.samplers import (
 from evenhand.samplers.base import Batch
 from evenhand.samplers.uniform import StaticBound
 from evenhand.testing import check_learns, check_sampler, checkerboard, chi_square_p, corner_cases
+from evenhand.utils.errors import InputError
 
 
 @pytest.fixture(autouse=True)
@@ -108,9 +108,7 @@ def unobserved(train: Interactions, user: int) -> np.ndarray:
 
 def popularity_law(exponent: float) -> Law:
     def law(train: Interactions, user: int) -> np.ndarray:
-        return np.where(train.popularity > 0, train.popularity.astype(float) ** exponent, 0) * unobserved(
-            train, user
-        )
+        return np.where(train.popularity > 0, train.popularity.astype(float) ** exponent, 0) * unobserved(train, user)
 
     return law
 
@@ -338,9 +336,7 @@ class BrokenBound(StaticBound):
     def choose(self, batch: Batch) -> Tensor:
         self.calls += 1
         items = super().choose(batch)
-        if (
-            self.how == "observed" and batch.users[0, -1] != 1
-        ):  # user 1, with one item left, has its own check
+        if self.how == "observed" and batch.users[0, -1] != 1:  # user 1, with one item left, has its own check
             items[0, -1] = int(self.train.row(int(batch.users[0, -1]))[0])
         if self.how == "shape":
             items = items[..., :1]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.audit.report.search_page import write_search_page
+from evenhand.report.search_page import write_search_page
 from in_browser import HOSTILE, Open, chromium, opening
 from sample_search import bare_search, sample_search
 

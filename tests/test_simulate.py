@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.data import simulate as module
-from evenhand.data.feedback import simulate_rounds
-from evenhand.data.hashing import keyed_uniform
+from evenhand.data.datasets.load import demo_simulation
+from evenhand.data.feedback_world import simulate_rounds
 from evenhand.data.interactions import Interactions
-from evenhand.data.named import demo_simulation
 from evenhand.data.popularity import gini, share_of_hottest
 from evenhand.data.simulate import Simulation, simulate, simulate_log
-from evenhand.errors import InputError
+from evenhand.utils.errors import InputError
+from evenhand.utils.hashing import keyed_uniform
 
 
 @pytest.fixture(scope="module")

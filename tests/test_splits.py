@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.read import read_interactions
+from evenhand.data.reading.read import read_interactions
 from evenhand.data.splits import Split, given_split, split_interactions
-from evenhand.data.words import count
-from evenhand.errors import InputError
+from evenhand.utils.errors import InputError
+from evenhand.utils.phrases import count
 
 Pairs = set[tuple[object, object]]
 HOWS = ["random", "per-user", "leave-last-out", "time"]
@@ -298,8 +298,6 @@ def test_a_part_of_strings_makes_all_strings_and_keeps_each_pair(train, test, va
 
 def test_the_published_split_of_movielens(shared_data) -> None:
     folder = shared_data / "ml-100k"
-    split = given_split(
-        read_interactions(folder / "paper_train.csv"), read_interactions(folder / "paper_test.csv")
-    )
+    split = given_split(read_interactions(folder / "paper_train.csv"), read_interactions(folder / "paper_test.csv"))
     assert (len(split.train), len(split.test), split.n_users, split.n_items) == (80_000, 20_000, 943, 1_682)
     assert split.notes == ("35 items and 0 users of the test part never occur in train; they are kept.",)

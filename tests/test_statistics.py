@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.data.interactions import Interactions
-from evenhand.errors import InputError
 from evenhand.metrics import (
     Comparison,
     Interval,
@@ -22,7 +21,8 @@ from evenhand.metrics import (
     statistics,
     summarise,
 )
-from evenhand.metrics.student import incomplete_beta, t_cdf, t_quantile, t_two_sided
+from evenhand.metrics.student_t import incomplete_beta, t_cdf, t_quantile, t_two_sided
+from evenhand.utils.errors import InputError
 
 
 @pytest.mark.parametrize(
@@ -240,17 +240,13 @@ def test_a_verdict_says_what_it_rests_on() -> None:
 def metrics_of(seed: int, skill: float, n_users: int = 400) -> UserMetrics:
     """Lists of five over forty items in which each slot is a test item with probability `skill`."""
     rng = np.random.default_rng(seed)
-    truth = Interactions.from_pairs(
-        np.repeat(np.arange(n_users), 20), np.tile(np.arange(20), n_users), n_items=40
-    )
+    truth = Interactions.from_pairs(np.repeat(np.arange(n_users), 20), np.tile(np.arange(20), n_users), n_items=40)
     wanted = rng.random((n_users, 5)) < skill
     top = np.where(wanted, np.arange(5), np.arange(20, 25)) + 5 * rng.integers(0, 4, (n_users, 1))
     return score_lists(top, np.arange(n_users), truth, np.arange(40) % 2 == 0, [5])[5]
 
 
-@pytest.mark.parametrize(
-    ("name", "sign"), [("precision", 1), ("ohr", -1), ("ohr_defined", -1), ("ohr_pooled", -1)]
-)
+@pytest.mark.parametrize(("name", "sign"), [("precision", 1), ("ohr", -1), ("ohr_defined", -1), ("ohr_pooled", -1)])
 def test_two_methods_are_compared_on_any_metric(name: str, sign: int) -> None:
     better = [metrics_of(seed, 0.5) for seed in range(3)]
     worse = [metrics_of(10 + seed, 0.3) for seed in range(3)]

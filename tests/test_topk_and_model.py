@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evenhand.data.interactions import Interactions
-from evenhand.errors import InputError
-from evenhand.ranking import model as ranking_model
-from evenhand.ranking import top_items, topk
-from evenhand.ranking.ids import known_positions
+from evenhand.models import factors as ranking_model
+from evenhand.models import top_items, topk
+from evenhand.models.id_lookup import known_positions
 from evenhand.testing import corner_cases
+from evenhand.utils.errors import InputError
 from small_model import model
 
 
@@ -167,9 +167,7 @@ def test_seed_picks_a_replica_and_all_takes_each() -> None:
     assert not made.recommend(k=2, seed=7).equals(made.recommend(k=2, seed=11))
 
 
-@pytest.mark.parametrize(
-    "form", [list, tuple, pa.array, np.array, lambda x: pa.chunked_array([x[:1], x[1:]])]
-)
+@pytest.mark.parametrize("form", [list, tuple, pa.array, np.array, lambda x: pa.chunked_array([x[:1], x[1:]])])
 def test_users_come_in_any_form(form: type) -> None:
     made = model("integer")
     assert made.recommend(form([104, 107]), k=1)["user"].to_pylist() == [104, 107]
@@ -204,9 +202,7 @@ def test_one_user_may_come_without_a_list() -> None:
     assert model("string").recommend("u05", k=1).equals(model("string").recommend(["u05"], k=1))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "match"), [({"seed": 5}, "no seed 5; it has 7, 3, 11"), ({"k": 13}, "k must")]
-)
+@pytest.mark.parametrize(("arguments", "match"), [({"seed": 5}, "no seed 5; it has 7, 3, 11"), ({"k": 13}, "k must")])
 def test_impossible_requests_are_refused(arguments: dict[str, int], match: str) -> None:
     with pytest.raises(InputError, match=match):
         model("string").recommend(**arguments)
@@ -313,7 +309,7 @@ def test_what_is_like_nothing_is_in_no_list_of_neighbours() -> None:
     log = corner_cases()
     items = torch.ones(1, log.n_items, 2)
     items[0, 1] = torch.nan
-    made = ranking_model.Model(torch.ones(1, log.n_users, 2), items, log, seeds=(0,))
+    made = ranking_model.FactorModel(torch.ones(1, log.n_users, 2), items, log, seeds=(0,))
     first, other = (log.item_ids[n].as_py() for n in (0, 1))
     found = made.similar(first, log.n_items - 1)
     assert len(found) == log.n_items - 2

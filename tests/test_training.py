@@ -13,7 +13,6 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.simulate import simulate_log
 from evenhand.data.splits import Split
 from evenhand.encoders import MF, Encoder, LightGCN, Vectors
-from evenhand.errors import InputError, RunError
 from evenhand.metrics.bias import Rate
 from evenhand.metrics.users import RATES, UserMetrics
 from evenhand.samplers import (
@@ -32,6 +31,7 @@ from evenhand.training.engines.torch_engine import TorchEngine
 from evenhand.training.loop import Loop
 from evenhand.training.selection import BestTest, BestValidation, LastEpoch
 from evenhand.training.settings import USUAL_PAIRS
+from evenhand.utils.errors import InputError, RunError
 
 CPU = torch.device("cpu")
 SAMPLERS: list[Sampler] = [
@@ -191,9 +191,7 @@ def test_an_epoch_is_bpr_with_adam(negatives: int) -> None:
         assert batch.positives is not None
         assert chosen.shape[-1] == negatives
         who = users[batch.users[0]]
-        margin = (who * items[batch.positives[0]]).sum(-1, keepdim=True) - (
-            who.unsqueeze(1) * items[chosen[0]]
-        ).sum(-1)
+        margin = (who * items[batch.positives[0]]).sum(-1, keepdim=True) - (who.unsqueeze(1) * items[chosen[0]]).sum(-1)
         loss = -torch.nn.functional.logsigmoid(margin).mean()
         adam.zero_grad()
         loss.backward()

@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 import torch
 
-from evenhand import memory
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.encoders import MF, LightGCN
-from evenhand.errors import InputError
 from evenhand.experiments.explain import explained
 from evenhand.methods import METHODS, contender
 from evenhand.objectives import BPR
 from evenhand.samplers import AUCSampler, UniformSampler
-from evenhand.training import memory as training_memory
+from evenhand.training import memory_estimate as training_memory
 from evenhand.training.loop import Loop
-from evenhand.training.memory import Work, check_fits, work_of
+from evenhand.training.memory_estimate import Work, check_fits, work_of
 from evenhand.training.run import train
 from evenhand.training.selection import Evaluator
 from evenhand.training.settings import Settings
+from evenhand.utils import memory
+from evenhand.utils.errors import InputError
 from run_cli import TINY, evenhand
 
 CPU = torch.device("cpu")
@@ -176,9 +176,7 @@ def test_a_sample_of_users_is_judged_like_the_whole() -> None:
     assert np.array_equal(some.users, np.sort(some.users))
     per_user = dict(zip(whole.users, whole(vectors)[0][10].per_user("ndcg"), strict=True))
     assert some(vectors)[0][10].per_user("ndcg").tolist() == [per_user[u] for u in some.users]
-    assert some.notes == (
-        f"Each epoch was judged on a sample of 7 of {len(whole.users)} users; test on all.",
-    )
+    assert some.notes == (f"Each epoch was judged on a sample of 7 of {len(whole.users)} users; test on all.",)
     assert replace(whole, sample=1000).notes == whole.notes == ()
     assert np.array_equal(replace(whole, sample=1000).users, whole.users)
 

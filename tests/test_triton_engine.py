@@ -20,9 +20,9 @@ from evenhand import keyed  # noqa: E402
 from evenhand.data.interactions import Interactions  # noqa: E402
 from evenhand.samplers.auc import AUCSampler  # noqa: E402
 from evenhand.samplers.base import Batch, Sampler, bind, rows  # noqa: E402
+from evenhand.samplers.by_popularity import PopularitySampler  # noqa: E402
 from evenhand.samplers.dynamic import DynamicSampler  # noqa: E402
 from evenhand.samplers.group import GroupSampler  # noqa: E402
-from evenhand.samplers.popularity import PopularitySampler  # noqa: E402
 from evenhand.samplers.uniform import UniformSampler  # noqa: E402
 from evenhand.training.engines.fused import FusedSteps  # noqa: E402
 from evenhand.training.engines.fused_tables import Table, law_and_rule  # noqa: E402
@@ -119,9 +119,9 @@ class Setup:
         self.own = keyed.hashes(keyed.keys(seeds, 2, device=DEVICE), self.steps)
         self.shared = keyed.hashes(keyed.keys(seeds, 3, device=DEVICE), self.steps)
         self.start = [
-            torch.stack(
-                [torch.randn(size, dim, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
-            ).to(DEVICE)
+            torch.stack([torch.randn(size, dim, generator=torch.Generator().manual_seed(seed)) for seed in seeds]).to(
+                DEVICE
+            )
             for size in (train.n_users, train.n_items)
         ]
         self.rates = torch.tensor([0.01 * (1 + seed) for seed in seeds], device=DEVICE)

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from evenhand.baselines import BASELINES
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.encoders import ENCODERS
-from evenhand.errors import InputError, RunError, StoppedError
 from evenhand.experiments.compare import compare
 from evenhand.experiments.judge import Judge, tuning_split
 from evenhand.experiments.search_space import FIXED, RANGES, Choice, Range, parse_range, search_space
@@ -29,15 +29,15 @@ from evenhand.experiments.setup import Setup
 from evenhand.experiments.trial import Verdict
 from evenhand.experiments.tune import TuneResult, tune
 from evenhand.methods import METHODS, contender
-from evenhand.rivals import RIVALS
 from evenhand.training import Settings, train
+from evenhand.utils.errors import InputError, RunError, StoppedError
 from run_cli import evenhand, small_log, write_log
 
 SETTINGS = Settings(epochs=2, batch=256)
 TINY = ("--epochs", "2", "--dim", "8", "--batch", "256")
 PARTS = {
     *(part for m in METHODS.values() for part in (m.sampler, m.objective)),
-    *(kind.rival for kind in RIVALS.values()),
+    *(kind.baseline for kind in BASELINES.values()),
     *ENCODERS.values(),
     Settings,
 }
@@ -88,7 +88,7 @@ def test_every_parameter_has_a_range_or_a_reason_not_to(part: Any) -> None:
     assert not {*searched} & {*left}
 
 
-@pytest.mark.parametrize("name", [*METHODS, *RIVALS])
+@pytest.mark.parametrize("name", [*METHODS, *BASELINES])
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_the_defaults_lie_in_their_ranges(name: str, encoder: str) -> None:
     setup = Setup.of(name, encoder)
@@ -168,7 +168,7 @@ def test_the_first_trial_has_the_defaults_and_the_value_is_that_of_validation(sp
 
 def test_another_metric_is_measured_on_validation_as_well(split: Split) -> None:
     result = tune(split, "ease", trials=1, metric="recall@7")
-    top = RIVALS["ease"].rival().fit(split.train).recommend(k=7).to_pandas()
+    top = BASELINES["ease"].baseline().fit(split.train).recommend(k=7).to_pandas()
     assert split.validation is not None
     truth = split.validation.to_table().to_pandas().groupby("user")["item"].agg(set)
     lists = top.groupby("user")["item"].agg(set)
@@ -239,9 +239,7 @@ def test_a_killed_search_goes_on_without_loss_or_repetition(
     split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, metric: str
 ) -> None:
     def search(trials: int, storage: Path, on_trial: Any = None) -> TuneResult:
-        return tune(
-            split, "dns", trials=trials, settings=SETTINGS, storage=storage, on_trial=on_trial, metric=metric
-        )
+        return tune(split, "dns", trials=trials, settings=SETTINGS, storage=storage, on_trial=on_trial, metric=metric)
 
     fork = multiprocessing.get_context("fork")
     mine, theirs = fork.Pipe(duplex=False)
@@ -266,9 +264,7 @@ def test_a_killed_search_goes_on_without_loss_or_repetition(
     assert told(after) == told(search(more, tmp_path / "whole.log"))
 
 
-def test_a_half_written_line_and_a_lock_left_behind_do_no_harm(
-    split: Split, tmp_path: Path, hill: list[Setup]
-) -> None:
+def test_a_half_written_line_and_a_lock_left_behind_do_no_harm(split: Split, tmp_path: Path, hill: list[Setup]) -> None:
     journal = tmp_path / "trials.log"
     tune(split, trials=3, storage=journal)
     with journal.open("ab") as file:
@@ -297,9 +293,7 @@ def test_a_stopped_search_says_how_to_go_on(
     assert told(tune(split, trials=4, storage=tmp_path / "trials.log")) == whole
 
 
-def test_a_database_keeps_trials_and_tells_searches_apart(
-    split: Split, tmp_path: Path, hill: list[Setup]
-) -> None:
+def test_a_database_keeps_trials_and_tells_searches_apart(split: Split, tmp_path: Path, hill: list[Setup]) -> None:
     url = f"sqlite:///{tmp_path}/trials.db"
     tune(split, trials=2, storage=url)
     assert told(tune(split, trials=3, storage=url)) == told(tune(split, trials=3))
@@ -331,9 +325,7 @@ def test_compare_trains_each_contender_with_what_was_best_for_it(split: Split) -
     }
     assert [row.name for row in result.rows if row.k == 10] == ["dns", "ease", "popular"]
     for label in ("dns", "ease"):
-        alone = tune(
-            split, label, trials=3, settings=SETTINGS, fixed={"weight_decay": 7e-5} if label == "dns" else {}
-        )
+        alone = tune(split, label, trials=3, settings=SETTINGS, fixed={"weight_decay": 7e-5} if label == "dns" else {})
         assert result.tuned[label].parameters == alone.parameters
         again = compare(split, [alone.method], "mf", 2, alone.setup.settings)
         assert again.rows[0].metrics == result.row(label, 5).metrics
@@ -354,9 +346,7 @@ def test_tune_writes_what_it_found_and_goes_on_with_more_trials(log: Path, tmp_p
     assert (first.code, first.err) == (0, "")
     best = json.loads((out / "best.json").read_text())
     assert best["method"] in first.out
-    assert re.search(
-        r"--method auc-ns:alpha=\S+:gamma=0.01:\S+ --dim 8 --epochs 2 --batch 256 --lr", first.out
-    )
+    assert re.search(r"--method auc-ns:alpha=\S+:gamma=0.01:\S+ --dim 8 --epochs 2 --batch 256 --lr", first.out)
     second = evenhand(*command, "--trials", 3, "--json")
     assert (second.code, second.err) == (0, "")
     found = second.document
@@ -371,9 +361,7 @@ def test_tune_writes_what_it_found_and_goes_on_with_more_trials(log: Path, tmp_p
 
 def test_compare_with_tune_reports_what_was_chosen(log: Path, tmp_path: Path) -> None:
     methods = ("--methods", "rns,auc-ns:alpha=0.8,popular", "--tune", 2, "--seeds", 2)
-    ended = evenhand(
-        "compare", log, *TINY, *methods, "--protocol", "paper", "--out", tmp_path / "run", "--json"
-    )
+    ended = evenhand("compare", log, *TINY, *methods, "--protocol", "paper", "--out", tmp_path / "run", "--json")
     assert (ended.code, ended.err) == (0, "")
     found = ended.document
     assert {label: one["trials"] for label, one in found["tuned"].items()} == {

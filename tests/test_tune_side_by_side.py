@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from evenhand.data.splits import Split
-from evenhand.errors import InputError, StoppedError
 from evenhand.experiments import tune as tuning
 from evenhand.experiments.judge import Judge
 from evenhand.experiments.search_space import Choice
@@ -24,6 +23,7 @@ from evenhand.experiments.trial import Verdict
 from evenhand.experiments.tune import TuneResult, tune
 from evenhand.samplers import AUCSampler, UniformSampler
 from evenhand.training import Settings, train
+from evenhand.utils.errors import InputError, StoppedError
 from run_cli import evenhand, small_log, write_log
 
 SETTINGS = Settings(epochs=4, batch=256, patience=1)
@@ -85,9 +85,7 @@ def sizes(runs: list[list[Setup]]) -> list[int]:
 
 def test_a_replica_with_its_own_settings_and_sampler_learns_what_it_learns_alone(split: Split) -> None:
     samplers = [AUCSampler(alpha=0.6), AUCSampler(alpha=0.6), AUCSampler(alpha=0.9, beta=0.2)]
-    settings = [
-        replace(SETTINGS, lr=lr, weight_decay=w) for lr, w in ((0.01, 0), (0.03, 1e-3), (0.002, 1e-5))
-    ]
+    settings = [replace(SETTINGS, lr=lr, weight_decay=w) for lr, w in ((0.01, 0), (0.03, 1e-3), (0.002, 1e-5))]
     seeds = [0, 1, 0]
     beside = train(split, "mf", samplers, seeds, settings)
     for r in range(3):
@@ -185,9 +183,7 @@ def test_larger_replicas_leave_room_for_fewer(split: Split, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("method", ["rns", "auc-ns:candidates=3", "dns"])
-def test_a_trial_beside_others_has_the_value_it_has_alone(
-    split: Split, runs: list[list[Setup]], method: str
-) -> None:
+def test_a_trial_beside_others_has_the_value_it_has_alone(split: Split, runs: list[list[Setup]], method: str) -> None:
     def search(at_once: int) -> TuneResult:
         return tune(split, method, trials=8, seeds=2, settings=SETTINGS, side_by_side=at_once)
 
@@ -202,8 +198,7 @@ def test_a_trial_beside_others_has_the_value_it_has_alone(
 
 def test_another_metric_is_that_of_each_trial(split: Split) -> None:
     one, three = (
-        tune(split, "rns", trials=3, seeds=2, settings=SETTINGS, metric="recall@7", side_by_side=n)
-        for n in (1, 3)
+        tune(split, "rns", trials=3, seeds=2, settings=SETTINGS, metric="recall@7", side_by_side=n) for n in (1, 3)
     )
     assert told(one) == told(three)
     assert len({value for _, value in told(one)}) > 1
@@ -227,9 +222,7 @@ def test_one_that_cannot_be_trained_takes_nobody_along(split: Split, runs: list[
 # the search
 
 
-def test_points_of_a_group_differ_and_a_search_in_groups_finds_the_hill(
-    split: Split, hill: list[list[Setup]]
-) -> None:
+def test_points_of_a_group_differ_and_a_search_in_groups_finds_the_hill(split: Split, hill: list[list[Setup]]) -> None:
     result = tune(split, "dns:candidates=5", trials=48, side_by_side=8)
     assert len({tuple(point.values()) for point, _ in told(result)}) == 48
     assert abs(np.log10(result.parameters["lr"]) + 2) < 0.1
@@ -304,9 +297,7 @@ def test_a_database_asks_for_the_interrupted_points_again(
     assert points[0] == whole[0]
 
 
-def test_a_search_may_go_on_with_another_number_at_once(
-    split: Split, tmp_path: Path, hill: list[list[Setup]]
-) -> None:
+def test_a_search_may_go_on_with_another_number_at_once(split: Split, tmp_path: Path, hill: list[list[Setup]]) -> None:
     first = told(tune(split, "dns", trials=5, side_by_side=4, storage=tmp_path / "trials.log"))
     second = told(tune(split, "dns", trials=9, side_by_side=1, storage=tmp_path / "trials.log"))
     assert second[:5] == first

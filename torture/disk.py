@@ -49,9 +49,7 @@ def can_mount(folder: Path) -> bool:
 def small_disk(place: Path, pages: int) -> Iterator[Path]:
     place.mkdir(parents=True, exist_ok=True)
     options = f"size={pages * PAGE}"
-    subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)], check=True, capture_output=True
-    )
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)], check=True, capture_output=True)
     try:
         yield place
     finally:

@@ -68,9 +68,7 @@ def live(life: Life, told: Path) -> None:
     lines = os.open(told, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     train_epochs = run.train_epochs
 
-    def watched(
-        loop: Any, selection: Any, evaluator: Any, settings: Any, saved: Any, resume: bool, then: Any
-    ) -> Any:
+    def watched(loop: Any, selection: Any, evaluator: Any, settings: Any, saved: Any, resume: bool, then: Any) -> Any:
         def on_epoch(done: int, most: int, record: Any) -> None:
             os.write(lines, f"epoch {saved.folder.name if saved else '-'} {done}\n".encode())
             if then:
@@ -103,7 +101,7 @@ def live(life: Life, told: Path) -> None:
 def import_everything() -> None:
     """So that forked processes begin at once. Nothing with threads is run, which would not survive a fork."""
     import evenhand
-    from evenhand.ranking import topk
+    from evenhand.models import topk
 
     own = [module.name for module in walk_packages(evenhand.__path__, "evenhand.")]
     own.remove("evenhand.__main__")  # which would run

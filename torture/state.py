@@ -24,9 +24,7 @@ def saved_epochs(folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 def torn_checkpoints(folder: Path) -> int:
     return sum(
-        not _as_named(path)
-        for path in folder.rglob("*.safetensors")
-        if re.fullmatch(r"\d{8}-[0-9a-f]{64}", path.stem)
+        not _as_named(path) for path in folder.rglob("*.safetensors") if re.fullmatch(r"\d{8}-[0-9a-f]{64}", path.stem)
     )
 
 

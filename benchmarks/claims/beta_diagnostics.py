@@ -95,9 +95,7 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=LR)
     parser.add_argument("--hot", default="paper", help="the rule for hot items: paper or honest")
     given = parser.parse_args()
-    split = eh.given_split(
-        *(eh.Interactions.read(given.folder / f"paper_{p}.csv") for p in ("train", "test"))
-    )
+    split = eh.given_split(*(eh.Interactions.read(given.folder / f"paper_{p}.csv") for p in ("train", "test")))
     hot = HotRule.parse(given.hot).mask(split)
     stretches = {
         "epoch 1": slice(0, 1),
@@ -109,8 +107,7 @@ def main() -> None:
         published = {c.metric: c.text for c in cells("beta", setting=beta)}
         sampler = eh.AUCSampler(beta=beta, ecdf=64)
         rows = [
-            count(u, i, hot, split.test.keys)
-            for u, i in negatives_by_epoch(split, sampler, given.epochs, given.lr)
+            count(u, i, hot, split.test.keys) for u, i in negatives_by_epoch(split, sampler, given.epochs, given.lr)
         ]
         for name, stretch in stretches.items():
             if not rows[stretch]:

@@ -98,9 +98,7 @@ def main() -> None:
     sets = list(training_sets(world, given.sets))
     pairs = np.mean([len(one.train) for one in sets])
     print(f"300 users × 400 items, liked {preference.mean():.3f}; {given.sets} logs of {pairs:.0f} pairs")
-    print(
-        "k   method      MSE     bias    variance noise   | FPR true  FNR    FPR paper | sum true  sum paper"
-    )
+    print("k   method      MSE     bias    variance noise   | FPR true  FNR    FPR paper | sum true  sum paper")
     found: dict[tuple[int, str], Parts] = {}
     for method in METHODS:
         lists = [recommended(one, method, given.epochs) for one in sets]

@@ -48,8 +48,7 @@ def calibration_error(predicted: np.ndarray, true: np.ndarray, bins: int = 20) -
     """ECE: mean distance of confidence and frequency over bins of equally many pairs."""
     order = np.argsort(predicted, kind="stable")
     return float(
-        sum(abs(predicted[of].mean() - true[of].mean()) * len(of) for of in np.array_split(order, bins))
-        / len(order)
+        sum(abs(predicted[of].mean() - true[of].mean()) * len(of) for of in np.array_split(order, bins)) / len(order)
     )
 
 

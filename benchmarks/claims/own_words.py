@@ -15,9 +15,7 @@ METRICS = ("precision", "recall", "f1", "ndcg", "ohr", "ocr", "uhr", "ucr")
 
 
 def places() -> None:
-    print(
-        "| metric | best | second | third or worse | the columns that are not best |\n|---|---|---|---|---|"
-    )
+    print("| metric | best | second | third or worse | the columns that are not best |\n|---|---|---|---|---|")
     for metric in METRICS:
         found = standings(metric)
         rest = [s for s in found if s.place > 1]

@@ -21,9 +21,7 @@ def outlet() -> Callable[[dict], None]:
     return say
 
 
-def serve(
-    say: Callable[[dict], None], versions: dict[str, str], epochs: Callable[[], tuple[int, float]]
-) -> None:
+def serve(say: Callable[[dict], None], versions: dict[str, str], epochs: Callable[[], tuple[int, float]]) -> None:
     """Answer every line of standard input with the mean seconds of an epoch; `epochs` runs some."""
     say({"versions": versions})
     for _ in sys.stdin:

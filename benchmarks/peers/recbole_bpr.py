@@ -75,9 +75,7 @@ def main() -> None:
         running, train = trainer(asked, Path(folder))
         done = iter(range(10**9))
         versions = {name: importlib.metadata.version(name) for name in ("recbole", "torch", "numpy")}
-        serve(
-            say, versions, lambda: filled(lambda: running._train_epoch(train, next(done)), asked["at_least"])
-        )
+        serve(say, versions, lambda: filled(lambda: running._train_epoch(train, next(done)), asked["at_least"]))
 
 
 if __name__ == "__main__":

@@ -20,9 +20,7 @@ from suite.turns import filled, in_turns, ratio
 
 EngineName = Literal["auto", "torch"]
 DIM, BATCH, CANDIDATES, PROBES = 32, 128, 5, 10
-SETTINGS = eh.Settings(
-    batch=BATCH, lr=0.1, weight_decay=1e-4, milestones=(20, 60, 80), updates="dense", drop_last=True
-)
+SETTINGS = eh.Settings(batch=BATCH, lr=0.1, weight_decay=1e-4, milestones=(20, 60, 80), updates="dense", drop_last=True)
 EXACT = AUCSampler(candidates=CANDIDATES, probes=PROBES, ecdf="exact")
 DRAWS = replace(EXACT, ecdf=64)
 OURS: dict[str, tuple[Sampler, EngineName]] = {
@@ -66,9 +64,7 @@ class Effort:
 
 def loop(data: Data, sampler: Sampler, engine: EngineName) -> Loop:
     settings = replace(SETTINGS, engine=engine)
-    return Loop(
-        data.split.train, eh.MF(dim=DIM), [sampler], [0], settings, torch.device("cpu"), hot=data.hot("paper")
-    )
+    return Loop(data.split.train, eh.MF(dim=DIM), [sampler], [0], settings, torch.device("cpu"), hot=data.hot("paper"))
 
 
 def epoch_of(running: Loop, at_least: float) -> Callable[[], float]:
@@ -78,8 +74,8 @@ def epoch_of(running: Loop, at_least: float) -> Callable[[], float]:
 
 
 def als_iteration(data: Data, at_least: float) -> Callable[[], float]:
-    rival = eh.ALS(factors=DIM, iterations=15)
-    return lambda: filled(lambda: rival.fit(data.split.train), at_least) / rival.iterations
+    baseline = eh.ALS(factors=DIM, iterations=15)
+    return lambda: filled(lambda: baseline.fit(data.split.train), at_least) / baseline.iterations
 
 
 def precision(data: Data, sampler: Sampler, engine: EngineName, epochs: int) -> float:

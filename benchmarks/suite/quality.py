@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 import evenhand as eh
+from evenhand.baselines.run import fit_baseline
 from evenhand.encoders import Encoder
-from evenhand.rivals.run import fit_rival
 from evenhand.training.run import train
 from suite.data import Data
 from suite.report import Section
@@ -64,7 +64,7 @@ def measure(data: Data, rounds: int, quick: bool) -> Section:
         "auc-ns ecdf=64, MF": (eh.MF(), "auc-ns:ecdf=64"),
         "auc-ns ecdf=64, LightGCN": (eh.LightGCN(), "auc-ns:ecdf=64"),
     }
-    warm = fit_rival(data.split, eh.ALS(), [0], "honest", where, hot, (10,))
+    warm = fit_baseline(data.split, eh.ALS(), [0], "honest", where, hot, (10,))
     assert warm.validation is not None
     target = warm.validation[0]
     als: list[float] = []
@@ -72,7 +72,7 @@ def measure(data: Data, rounds: int, quick: bool) -> Section:
     for encoder, method in ways.values():
         climb(data, encoder, method, target, 1)
     for _ in range(rounds):
-        als.append(fit_rival(data.split, eh.ALS(), [0], "honest", where, hot, (10,)).seconds)
+        als.append(fit_baseline(data.split, eh.ALS(), [0], "honest", where, hot, (10,)).seconds)
         for name, (encoder, method) in ways.items():
             climbs[name].append(climb(data, encoder, method, target, epochs))
     section.times["als, to the end"] = Timing(tuple(als))
@@ -83,9 +83,7 @@ def measure(data: Data, rounds: int, quick: bool) -> Section:
             label = f"{name}, to {share:.0%}"
             if all(share in one.seconds for one in runs):
                 section.times[label] = Timing(tuple(one.seconds[share] for one in runs))
-                section.ratios.append(
-                    ratio(f"{label} ÷ als", section.times[label], section.times["als, to the end"])
-                )
+                section.ratios.append(ratio(f"{label} ÷ als", section.times[label], section.times["als, to the end"]))
             else:
                 section.facts[label] = "not reached"
     section.notes = [

@@ -29,9 +29,7 @@ class Section:
     notes: list[str] = field(default_factory=list)
 
     def text(self) -> str:
-        wide = max(
-            [34, *map(len, self.times), *(len(one.text) for one in self.ratios), *map(len, self.facts)]
-        )
+        wide = max([34, *map(len, self.times), *(len(one.text) for one in self.ratios), *map(len, self.facts)])
         lines = [f"\n{self.title}", f"  {self.about}"]
         if self.times:
             lines.append(f"  {'':{wide}} {'best, ' + self.unit:>12}   rounds")
@@ -50,9 +48,7 @@ class Section:
             "name": self.name,
             "title": self.title,
             "about": self.about,
-            "seconds": {
-                name: {"best": one.best, "rounds": list(one.rounds)} for name, one in self.times.items()
-            },
+            "seconds": {name: {"best": one.best, "rounds": list(one.rounds)} for name, one in self.times.items()},
             "ratios": [asdict(one) for one in self.ratios],
             "facts": self.facts,
             "notes": self.notes,

@@ -40,10 +40,7 @@ def measure(rounds: int, at_least: float, users: int = 100_000, pairs: int = 1_0
     section.times = in_turns({name: positive(size) for size, name in names.items()}, rounds)
     smallest = names[SIZES[0]]
     section.ratios = [
-        ratio(f"{name} ÷ {smallest}", section.times[name], section.times[smallest])
-        for name in list(names.values())[1:]
+        ratio(f"{name} ÷ {smallest}", section.times[name], section.times[smallest]) for name in list(names.values())[1:]
     ]
-    section.notes = [
-        "the work of a positive stays the same; what grows is the tables, which leave the caches"
-    ]
+    section.notes = ["the work of a positive stays the same; what grows is the tables, which leave the caches"]
     return section

@@ -11,9 +11,9 @@ from pathlib import Path
 from random import Random
 from unittest.mock import patch
 
-from evenhand.data import fetch, layouts
-from evenhand.data.named import load_dataset
-from evenhand.errors import InputError
+from evenhand.data.datasets import fetch, layouts
+from evenhand.data.datasets.load import load_dataset
+from evenhand.utils.errors import InputError
 from fuzz.inputs import WORDS, mutated
 from fuzz.targets.target import Target
 

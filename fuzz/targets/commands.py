@@ -14,11 +14,11 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from evenhand.cli import main
-from evenhand.data.read import read_interactions
+from evenhand.data.reading.read import read_interactions
 from evenhand.data.write import write_table
-from evenhand.errors import InputError
-from evenhand.ranking.folder import FILES
-from evenhand.visible import visible
+from evenhand.models.folder import FILES
+from evenhand.utils.errors import InputError
+from evenhand.utils.safe_text import visible
 from fuzz.inputs import document, mutated, table
 from fuzz.targets.documents import LISTS, TEST, TRAIN
 from fuzz.targets.target import SEEDS, Target
@@ -99,9 +99,7 @@ def _split(data: bytes, folder: Path) -> None:
     """`data split`, its options in the first line of the input: the parts are the log, each pair once."""
     first, _, rest = data.partition(b"\n")
     given = [*as_text(first).split(" "), "", "", "", ""][:5]
-    options = zip(
-        ("--split", "--test-share", "--validation-share", "--split-seed", "--to"), given, strict=True
-    )
+    options = zip(("--split", "--test-share", "--validation-share", "--split-seed", "--to"), given, strict=True)
     path = folder / "log.csv"
     path.write_bytes(rest)
     try:

@@ -9,16 +9,16 @@ from random import Random
 import pyarrow as pa
 
 from evenhand.audit.baseline import against
+from evenhand.audit.ci_output import github_lines, junit
 from evenhand.audit.document import read_audit, to_json
 from evenhand.audit.gates import judge, parse_gate
-from evenhand.audit.outlets import github_lines, junit
 from evenhand.audit.result import Audit
-from evenhand.audit.run import audit
+from evenhand.audit.run_audit import audit
 from evenhand.paper.reproduce.claims import claims
 from evenhand.paper.reproduce.people import recall
 from evenhand.paper.reproduce.record import as_written, documents
 from evenhand.paper.reproduce.table import markdown
-from evenhand.visible import json_text
+from evenhand.utils.safe_text import json_text
 from fuzz.inputs import document, mutated
 from fuzz.targets.target import Target
 
@@ -28,9 +28,7 @@ LISTS = {"ann": "fdeg", "bob": "cefg", "cat": "bcdf", "dan": "edh", "eve": "adeh
 
 
 def pairs(of: dict[str, str]) -> pa.Table:
-    return pa.Table.from_pylist(
-        [{"user": user, "item": item} for user, items in of.items() for item in items]
-    )
+    return pa.Table.from_pylist([{"user": user, "item": item} for user, items in of.items() for item in items])
 
 
 def ranked(of: dict[str, str]) -> pa.Table:

@@ -11,12 +11,12 @@ from pathlib import Path
 from random import Random
 from unittest.mock import patch
 
+from evenhand.baselines import blend
 from evenhand.data.write import write_table
-from evenhand.errors import InputError
-from evenhand.ranking.folder import CONTENT
-from evenhand.ranking.model import load
-from evenhand.rivals import blend
+from evenhand.models.factors import load
+from evenhand.models.folder import CONTENT
 from evenhand.training.engines.torch_engine import TorchEngine
+from evenhand.utils.errors import InputError
 from fuzz.inputs import document, mutated
 from fuzz.targets.commands import run
 from fuzz.targets.models import arrow, tensors
@@ -40,7 +40,7 @@ def _update(data: bytes, folder: Path) -> None:
     _copy(kind or "vectors", place)
     (place / "config.json").write_bytes(data)
     (folder / "newer.csv").write_text(NEWER)
-    # Without --epochs, which a rival has none of, a config that asks for a billion would be obeyed.
+    # Without --epochs, which a baseline has none of, a config that asks for a billion would be obeyed.
     epochs = () if kind else ("--epochs", 1)
     try:
         with _short_training():
@@ -132,9 +132,7 @@ def _base(data: bytes, folder: Path) -> None:
 
 def _bases(random: Random, seeds: list[bytes]) -> bytes:
     whole = random.choice(seeds)
-    return (
-        document(random, whole) if whole[:1] == b"{" and random.random() < 0.7 else mutated(random, [whole])
-    )
+    return document(random, whole) if whole[:1] == b"{" and random.random() < 0.7 else mutated(random, [whole])
 
 
 TARGETS = (

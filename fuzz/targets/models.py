@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from evenhand.ranking.elsewhere import vectors_from
-from evenhand.ranking.folder import CONTENT
-from evenhand.ranking.model import load
+from evenhand.models.external_vectors import vectors_from
+from evenhand.models.factors import load
+from evenhand.models.folder import CONTENT
 from evenhand.training.checkpoint import Checkpoints
 from fuzz.arrays import odd_table
 from fuzz.inputs import document, mutated
@@ -74,9 +74,7 @@ def tensors(random: Random, seeds: list[bytes]) -> bytes:
         elif what == 3:
             entry["dtype"], entry["shape"] = "U8", [entry["data_offsets"][1] - entry["data_offsets"][0]]
         else:
-            dtype, bytes_each = random.choice(
-                (("F32", 4), ("I32", 4), ("F64", 8), ("I64", 8), ("F16", 2), ("BOOL", 1))
-            )
+            dtype, bytes_each = random.choice((("F32", 4), ("I32", 4), ("F64", 8), ("I64", 8), ("F16", 2), ("BOOL", 1)))
             shape = [random.choice((1, 2, 3, 4, 9, 12)) for _ in range(random.randrange(4))]
             body = np.random.default_rng(random.randrange(99)).bytes(int(np.prod(shape)) * bytes_each)
             entry = {"dtype": dtype, "shape": shape, "data_offsets": [0, len(body)]}

@@ -16,15 +16,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evenhand.audit.attributes import read_attributes
-from evenhand.audit.ground import Ground, lay_ground
-from evenhand.audit.lists import read_systems
-from evenhand.data.columns import Column
+from evenhand.audit.audit_lists import read_systems
+from evenhand.audit.reference import Ground, lay_ground
 from evenhand.data.describe import describe
 from evenhand.data.groups import read_groups
 from evenhand.data.interactions import Interactions
-from evenhand.data.read import read_columns, read_interactions
-from evenhand.errors import InputError
-from evenhand.ranking.rerank import rerank_lists
+from evenhand.data.reading.columns import Column
+from evenhand.data.reading.read import read_columns, read_interactions
+from evenhand.models.rerank import rerank_lists
+from evenhand.utils.errors import InputError
 from fuzz.arrays import odd_table
 from fuzz.inputs import VALUES, mutated, table
 from fuzz.targets.target import Target

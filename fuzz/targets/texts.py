@@ -12,23 +12,23 @@ from random import Random
 
 import pyarrow as pa
 
+from evenhand.audit.ci_output import github_lines, junit
 from evenhand.audit.gates import Judged, check_gates, judge, parse_gate
-from evenhand.audit.outlets import github_lines, junit
-from evenhand.audit.report.text import escape, isolated
 from evenhand.audit.result import Finding
 from evenhand.cli import show
-from evenhand.cli.audit import _named
+from evenhand.cli.audit_command import _named
 from evenhand.cli.inputs import list_lengths
 from evenhand.cli.searching import trials_at_once
-from evenhand.data.columns import Column
 from evenhand.data.hot import HotRule
-from evenhand.data.read import read_columns
+from evenhand.data.reading.columns import Column
+from evenhand.data.reading.read import read_columns
 from evenhand.data.write import write_table
-from evenhand.errors import InputError
 from evenhand.experiments.entrants import entrant
 from evenhand.experiments.goals import parse_goals
-from evenhand.ranking.card import model_card
-from evenhand.visible import visible
+from evenhand.models.card import model_card
+from evenhand.report.html_text import escape, isolated
+from evenhand.utils.errors import InputError
+from evenhand.utils.safe_text import visible
 from fuzz.inputs import WORDS, mutated
 from fuzz.targets.documents import small_audit
 from fuzz.targets.target import Target
@@ -120,7 +120,7 @@ def _outlets(data: bytes, folder: Path) -> None:
 
 def _card(data: bytes, folder: Path) -> None:
     """Of a folder with an odd name, and of a model with odd origins."""
-    from evenhand.ranking.model import load
+    from evenhand.models.factors import load
     from fuzz.targets.target import SEEDS
 
     text = _text(data)

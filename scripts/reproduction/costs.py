@@ -61,9 +61,7 @@ def _line(name: str, document: Document) -> list[str]:
     used = [f"{what} ({n} rows)" if len(hardware) > 1 else what for what, n in hardware.most_common()]
     longest = max(entries, key=lambda label: entries[label]["seconds"])
     together = entries[longest].get("trained_together", 1)
-    slow = (
-        f"`{longest}` {entries[longest]['seconds']:.0f}" if together == 1 else f"{together} values together"
-    )
+    slow = f"`{longest}` {entries[longest]['seconds']:.0f}" if together == 1 else f"{together} values together"
     rows = f"{len(entries)} × {document['identity']['seeds']}"
     whole = f"{total(document):.0f} ({_time(total(document))})"
     return [f"`{name}.json`", f"`{command(entries)}`", rows, ", ".join(used), whole, slow]

@@ -117,10 +117,7 @@ class Results:
     def tables(self, protocol: str = "paper", dataset: str | None = None) -> list[Table]:
         """In the order in which the page shows them."""
         asked = [
-            self.table(name, encoder, protocol)
-            for name in SETS
-            for encoder in ENCODERS
-            if dataset in (None, name)
+            self.table(name, encoder, protocol) for name in SETS for encoder in ENCODERS if dataset in (None, name)
         ]
         return [one for one in asked if one is not None]
 

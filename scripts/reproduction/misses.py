@@ -77,10 +77,7 @@ def misses(results: Results) -> Iterator[str]:
     for rows_of in dict.fromkeys(tuple(labels) for _, labels in borrowers if labels):
         where = "; ".join(name for name, labels in borrowers if tuple(labels) == rows_of)
         yield UNTUNED.format(rows=named(rows_of), where=where)
-    if any(
-        one.identity["dataset"] == "ml-1m" and labels
-        for one, (_, labels) in zip(tables, borrowers, strict=True)
-    ):
+    if any(one.identity["dataset"] == "ml-1m" and labels for one, (_, labels) in zip(tables, borrowers, strict=True)):
         yield CHECKED
     yield from _mse(tables)
 

@@ -66,9 +66,7 @@ def _fails(tables: list[Table], answers: Answers) -> str:
     found = [against(one, answers, SHOWN[0]) for one in tables]
     gaps = [rows["dns"].gap for rows in found if "dns" in rows and rows["dns"].gap is not None]
     verdicts = [rows["dns"].text for rows in found if "dns" in rows]
-    ahead, behind = (
-        sum(f"{side} beyond chance" in each for each in verdicts) for side in ("higher", "lower")
-    )
+    ahead, behind = (sum(f"{side} beyond chance" in each for each in verdicts) for side in ("higher", "lower"))
     level = "within the uncertainty in every table"
     sides = f"ahead beyond chance in {ahead} and behind in {behind} of {len(tables)} tables"
     strong = dict.fromkeys(

@@ -71,9 +71,7 @@ def differences(claims: list[Claim]) -> str:
     found = {(claim.other, claim.metric): claim for claim in claims}
     others = dict.fromkeys(claim.other for claim in claims if claim.other)
     rows = [[f"`{other}`", *(_gap(found[other, metric]) for metric in metrics)] for other in others]
-    head = (
-        "AUC-NS − the other row; bold where it is better beyond chance over seeds (Holm) and over users:\n\n"
-    )
+    head = "AUC-NS − the other row; bold where it is better beyond chance over seeds (Holm) and over users:\n\n"
     return head + table(["against", *metrics], rows)
 
 
@@ -131,8 +129,7 @@ def _side_by_side(paper: Table, honest: Table) -> Iterator[str]:
 def _what_remains(paper: Table, honest: Table, claims: Answers) -> Iterator[str]:
     for key in SHOWN:
         was, now = (
-            {label for label, claim in against(one, claims, key).items() if claim.holds}
-            for one in (paper, honest)
+            {label for label, claim in against(one, claims, key).items() if claim.holds} for one in (paper, honest)
         )
         shared = set(against(paper, claims, key)) & set(against(honest, claims, key))
         both = sorted(was & now)

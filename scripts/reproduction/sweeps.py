@@ -22,10 +22,8 @@ GREEK = {"alpha": "α", "beta": "β", "gamma": "γ"}
 ASKED = {
     "alpha": "The paper sees an inverted U in precision, and an OHR that is level up to the best α and rises "
     "beyond it.",
-    "beta": "The paper sees an inverted U in precision, a U in OHR, and ever more hot and false negatives as "
-    "β grows.",
-    "gamma": "The paper finds γ = .006 best for the top 5 and .1 for the top 10, as longer lists bear more "
-    "errors.",
+    "beta": "The paper sees an inverted U in precision, a U in OHR, and ever more hot and false negatives as β grows.",
+    "gamma": "The paper finds γ = .006 best for the top 5 and .1 for the top 10, as longer lists bear more errors.",
 }
 LABELS = {
     "precision": "precision",
@@ -135,12 +133,9 @@ def _values(document: Document) -> str:
     grid = grids(document)[0]
     columns = zip(grid.columns, zip(*grid.rows.values(), strict=True), strict=True)
     shown = {key: pairs for key, pairs in columns if any(pair.mean is not None for pair in pairs)}
-    rows = [
-        [f"`{value}`", *(_cell(pairs[n]) for pairs in shown.values())] for n, value in enumerate(grid.rows)
-    ]
+    rows = [[f"`{value}`", *(_cell(pairs[n]) for pairs in shown.values())] for n, value in enumerate(grid.rows)]
     heads = [
-        _label(key) + (", ours / paper" if any(pair.cell for pair in pairs) else "")
-        for key, pairs in shown.items()
+        _label(key) + (", ours / paper" if any(pair.cell for pair in pairs) else "") for key, pairs in shown.items()
     ]
     return table([GREEK[grid.first], *heads], rows)
 

@@ -32,8 +32,7 @@ SETTLED = (
     (
         "Theorem 1: the rule picks the negative that most raises the partial AUC",
         "at γ = 1",
-        "below it the printed rule lacks an indicator, and misses the best of five in up to nine of ten "
-        "draws",
+        "below it the printed rule lacks an indicator, and misses the best of five in up to nine of ten draws",
         "#theorem-1-the-rule-is-optimal",
     ),
     (

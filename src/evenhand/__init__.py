@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
-    from evenhand.audit.run import audit
+    from evenhand.audit.run_audit import audit
+    from evenhand.baselines import ALS, EASE, ItemKNN, Popular
+    from evenhand.data.datasets.load import load_dataset, load_split
     from evenhand.data.interactions import Interactions
-    from evenhand.data.named import load_dataset, load_split
     from evenhand.data.simulate import simulate
     from evenhand.data.splits import Split, given_split
     from evenhand.encoders import MF, LightGCN
-    from evenhand.errors import InputError, RunError
     from evenhand.experiments.compare import compare
-    from evenhand.experiments.feedback import feedback_loop
+    from evenhand.experiments.feedback_loop import feedback_loop
     from evenhand.experiments.tune import tune
     from evenhand.metrics.evaluate import evaluate
-    from evenhand.ranking.model import Model, load
-    from evenhand.ranking.rerank import rerank
-    from evenhand.rivals import ALS, EASE, ItemKNN, Popular
+    from evenhand.models.base import Model
+    from evenhand.models.factors import load
+    from evenhand.models.rerank import rerank
     from evenhand.samplers import (
         AUCSampler,
         DynamicSampler,
@@ -33,35 +33,36 @@ if TYPE_CHECKING:
         UniformSampler,
     )
     from evenhand.training import Settings, fit
+    from evenhand.utils.errors import InputError, RunError
 
 _HOME = {
     "audit": "evenhand.audit",
     "Interactions": "evenhand.data.interactions",
-    "load_dataset": "evenhand.data.named",
-    "load_split": "evenhand.data.named",
+    "load_dataset": "evenhand.data.datasets.load",
+    "load_split": "evenhand.data.datasets.load",
     "simulate": "evenhand.data.simulate",
     "Split": "evenhand.data.splits",
     "given_split": "evenhand.data.splits",
     "MF": "evenhand.encoders",
     "LightGCN": "evenhand.encoders",
-    "InputError": "evenhand.errors",
-    "RunError": "evenhand.errors",
+    "InputError": "evenhand.utils.errors",
+    "RunError": "evenhand.utils.errors",
     "compare": "evenhand.experiments.compare",
     "evaluate": "evenhand.metrics.evaluate",
-    "Model": "evenhand.ranking.model",
-    "load": "evenhand.ranking.model",
-    "rerank": "evenhand.ranking.rerank",
-    "ALS": "evenhand.rivals",
-    "EASE": "evenhand.rivals",
-    "ItemKNN": "evenhand.rivals",
-    "Popular": "evenhand.rivals",
+    "Model": "evenhand.models.base",
+    "load": "evenhand.models.factors",
+    "rerank": "evenhand.models.rerank",
+    "ALS": "evenhand.baselines",
+    "EASE": "evenhand.baselines",
+    "ItemKNN": "evenhand.baselines",
+    "Popular": "evenhand.baselines",
     "AUCSampler": "evenhand.samplers",
     "DynamicSampler": "evenhand.samplers",
     "GroupSampler": "evenhand.samplers",
     "PopularitySampler": "evenhand.samplers",
     "UniformSampler": "evenhand.samplers",
     "Settings": "evenhand.training",
-    "feedback_loop": "evenhand.experiments.feedback",
+    "feedback_loop": "evenhand.experiments.feedback_loop",
     "fit": "evenhand.experiments.fit",
     "tune": "evenhand.experiments.tune",
 }

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
-from evenhand.errors import InputError, unknown
 from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Objective, Reg
 from evenhand.samplers import (
     AUCSampler,
@@ -18,6 +17,7 @@ from evenhand.samplers import (
     Sampler,
     UniformSampler,
 )
+from evenhand.utils.errors import InputError, unknown
 
 
 @dataclass(frozen=True)
@@ -49,16 +49,10 @@ METHODS: Mapping[str, Method] = {
             "Gruson et al. 2019",
             IPS,
         ),
-        Method(
-            "samreg", BalancedSampler, "balanced pairs, popularity decorrelated", "Boratto et al. 2021", Reg
-        ),
-        Method(
-            "macr", UniformSampler, "an item's own pull is learned and taken out", "Wei et al. 2021", MACR
-        ),
+        Method("samreg", BalancedSampler, "balanced pairs, popularity decorrelated", "Boratto et al. 2021", Reg),
+        Method("macr", UniformSampler, "an item's own pull is learned and taken out", "Wei et al. 2021", MACR),
         Method("cause", UniformSampler, "a sample even over items steers", "Bonner & Vasile 2018", CausE),
-        Method(
-            "bc-loss", UniformSampler, "margins where popularity predicts badly", "Zhang et al. 2022", BCLoss
-        ),
+        Method("bc-loss", UniformSampler, "margins where popularity predicts badly", "Zhang et al. 2022", BCLoss),
         Method("auc-ns", AUCSampler, "the negative that most raises the partial AUC", "Liu et al. 2023"),
     )
 }
@@ -131,9 +125,7 @@ def assigned(
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
         if not equals:
-            raise InputError(
-                f"'{text}': parameters are written name:key=value, but '{assignment}' has no '='."
-            )
+            raise InputError(f"'{text}': parameters are written name:key=value, but '{assignment}' has no '='.")
         if key not in known:
             raise (
                 unknown(f"parameter of '{name}'", key, known)

@@ -14,11 +14,11 @@ from torch import Tensor
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.encoders import MF, Encoder
-from evenhand.errors import InputError
 from evenhand.objectives import Objective
 from evenhand.samplers.base import Batch, BoundSampler, Sampler, bind
 from evenhand.training import Settings
 from evenhand.training import train as train_model
+from evenhand.utils.errors import InputError
 
 _DRAWS = 60
 """How often each user is asked; enough for a forbidden item to show up in a small catalogue."""
@@ -37,9 +37,7 @@ def checkerboard(n_users: int = 40, n_items: int = 40) -> tuple[Interactions, In
     liked = user % 2 == item % 2
     missing = item == user % 2 + 2 * (user // 2 % (n_items // 2))
     return (
-        Interactions.from_pairs(
-            user[liked & ~missing], item[liked & ~missing], n_users=n_users, n_items=n_items
-        ),
+        Interactions.from_pairs(user[liked & ~missing], item[liked & ~missing], n_users=n_users, n_items=n_items),
         Interactions.from_pairs(user[missing], item[missing], n_users=n_users, n_items=n_items),
     )
 
@@ -56,9 +54,7 @@ def corner_cases(n_users: int = 9, n_items: int = 12, seed: int = 0) -> Interact
     return Interactions.from_pairs(*np.nonzero(has), n_users=n_users, n_items=n_items)
 
 
-def check_sampler(
-    sampler: Sampler, train: Interactions | None = None, *, beside: Sequence[Sampler] = ()
-) -> None:
+def check_sampler(sampler: Sampler, train: Interactions | None = None, *, beside: Sequence[Sampler] = ()) -> None:
     """Assert what holds for every sampler, on `train` or on `corner_cases()`.
 
     Negatives are never observed items, come as [B, n], repeat with the generator's seed and differ with
@@ -88,9 +84,7 @@ def check_learns(
     train, withheld = checkerboard()
     split = Split(train=train, validation=None, test=withheld, description="checkerboard")
     settings = Settings(epochs=epochs, batch=128, lr=0.03, weight_decay=1e-3)
-    done = train_model(
-        split, encoder or MF(dim=8), sampler, 1, settings, ks=(1,), device="cpu", objective=objective
-    )
+    done = train_model(split, encoder or MF(dim=8), sampler, 1, settings, ks=(1,), device="cpu", objective=objective)
     found = done.results[1][0].metrics["precision"]
     assert found >= least, f"{found:.0%} of the withheld items came first, not {least:.0%}"
 

@@ -15,8 +15,8 @@ __all__ = ["Audit", "audit"]
 
 
 def audit(recs: Any, train: Any, test: Any = None, **options: Any) -> Audit:
-    """See `evenhand.audit.run.audit`, which this calls."""
-    from evenhand.audit.run import audit as run
+    """See `evenhand.audit.run_audit.audit`, which this calls."""
+    from evenhand.audit.run_audit import audit as run
 
     return run(recs, train, test, **options)
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenhand.audit.divide import Division, by_values
-from evenhand.audit.ground import Ground
-from evenhand.data.columns import Column, source_label
-from evenhand.errors import InputError
+from evenhand.audit.reference import Ground
+from evenhand.data.reading.columns import Column, source_label
 from evenhand.metrics.lists import count
+from evenhand.utils.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ def _refuse_unused(source: Any, used: bool, option: str) -> None:
 
 def _no_column(column: str, role: str, sources: list[Any]) -> InputError:
     """What the files have instead; of two files, the one with a column of a similar name is told."""
-    from evenhand.data.read import read_columns
+    from evenhand.data.reading.read import read_columns
 
     told = []
     for source in sources:
@@ -122,7 +122,7 @@ def _texts(
 
 def _table(source: Any, role: str, id_column: str, columns: list[str]) -> pa.Table:
     """The ids, called as in train or just user or item, and those of the columns that there are."""
-    from evenhand.data.read import read_columns
+    from evenhand.data.reading.read import read_columns
 
     texts = [Column(column, "text") for column in columns]
     try:
@@ -132,7 +132,5 @@ def _table(source: Any, role: str, id_column: str, columns: list[str]) -> pa.Tab
             return read_columns(source, [Column("id", "id", id_column), *texts])
         except InputError as problem:
             told = str(problem).replace("Name it with id= or --id.", f"Call the column of ids '{id_column}'.")
-            told = told.replace(
-                "name the right one with id= or --id.", f"call the column of ids '{id_column}'."
-            )
+            told = told.replace("name the right one with id= or --id.", f"call the column of ids '{id_column}'.")
             raise InputError(told) from None

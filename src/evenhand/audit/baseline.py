@@ -51,9 +51,7 @@ def _unlike(audit: Audit, earlier: Audit) -> list[str]:
         if set(mine) != set(theirs):
             shared = [one for one in mine if one in theirs]
             common = ", ".join(map(str, shared)) if shared else "nothing"
-            notes.append(
-                f"The baseline has other {what} ({', '.join(map(str, theirs))}); {common} can be compared."
-            )
+            notes.append(f"The baseline has other {what} ({', '.join(map(str, theirs))}); {common} can be compared.")
     if audit.data.get("hot_rule") != earlier.data.get("hot_rule"):
         notes.append(f"The baseline has another hot rule: {earlier.data.get('hot_rule')}.")
     if (audit.data.get("test_interactions") is None) != (earlier.data.get("test_interactions") is None):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.audit.exposure import PARTS
-from evenhand.audit.ground import Ground
+from evenhand.audit.reference import Ground
 
 TASTE_SHARE = 0.2
 """Which part of the users has a niche taste, and which a blockbuster one."""

@@ -24,8 +24,8 @@ from evenhand.audit.result import (
     SliceRow,
     SystemRow,
 )
-from evenhand.errors import InputError
-from evenhand.visible import one_line
+from evenhand.utils.errors import InputError
+from evenhand.utils.safe_text import one_line
 
 FORMAT = 1
 
@@ -66,9 +66,7 @@ def from_json(document: Mapping[str, Any]) -> Audit:
         if not _fits(found, Audit):
             raise TypeError("a value of the wrong type")
     except (KeyError, TypeError, AttributeError, ValueError) as problem:
-        raise InputError(
-            f"the JSON of the audit is not whole ({one_line(problem)}); write it anew."
-        ) from None
+        raise InputError(f"the JSON of the audit is not whole ({one_line(problem)}); write it anew.") from None
     return found
 
 
@@ -102,9 +100,7 @@ def _audit(document: Mapping[str, Any]) -> Audit:
         ),
         demand={name: tuple(shares) for name, shares in document["demand"].items()},
         exposure=tuple(
-            Exposure(
-                one["name"], one["k"], tuple(one["share"]), tuple(tuple(point) for point in one["lorenz"])
-            )
+            Exposure(one["name"], one["k"], tuple(one["share"]), tuple(tuple(point) for point in one["lorenz"]))
             for one in document["exposure"]
         ),
         confusion=tuple(Confusion(**one) for one in document["confusion"]),
@@ -151,9 +147,7 @@ def _fits(value: Any, kind: Any) -> bool:
     if kind in (int, float):
         allowed = (int, float) if kind is float else int
         # In JSON a whole number may have any number of digits; as a float it may not.
-        return (
-            isinstance(value, allowed) and not isinstance(value, bool) and not abs(value) > sys.float_info.max
-        )
+        return isinstance(value, allowed) and not isinstance(value, bool) and not abs(value) > sys.float_info.max
     return isinstance(value, kind)
 
 

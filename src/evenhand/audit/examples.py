@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from evenhand.audit.audit_lists import Ranked
 from evenhand.audit.divide import by_taste
-from evenhand.audit.ground import Ground
-from evenhand.audit.lists import Ranked
+from evenhand.audit.reference import Ground
 from evenhand.audit.result import Example, Shown
 from evenhand.audit.sweep import audience_of
 from evenhand.audit.terms import Block, Listed, Terms

@@ -6,13 +6,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from evenhand.audit.ci_output import junit
 from evenhand.audit.document import to_json
 from evenhand.audit.gates import Judged
-from evenhand.audit.outlets import junit
 from evenhand.audit.result import Audit
-from evenhand.data.whole import whole_file
-from evenhand.errors import InputError
-from evenhand.visible import json_text
+from evenhand.utils.atomic import whole_file
+from evenhand.utils.errors import InputError
+from evenhand.utils.safe_text import json_text
 
 
 def check_target(path: str | None, force: bool) -> None:

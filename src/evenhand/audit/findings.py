@@ -25,8 +25,8 @@ def find(
         found = [_unwanted(first, own, k), _missed(first, own, measures, k), *found]
     if len(systems) > 1:
         lead, higher = ("ndcg", True) if measures.has_test else ("aplt", True)
-        rival = max(systems[1:], key=lambda name: _order(metrics[name][lead].value, higher))
-        between = {c.metric: c for c in contrasts if c.k == k and {c.a, c.b} == {first, rival}}
+        baseline = max(systems[1:], key=lambda name: _order(metrics[name][lead].value, higher))
+        between = {c.metric: c for c in contrasts if c.k == k and {c.a, c.b} == {first, baseline}}
         if measures.has_test:
             found = [*found[:2], _against(between["ndcg"], "NDCG", "is {} accurate")]
             found.append(_against(between["ohr"], "OHR", "errs {} often in the hot items it shows"))
@@ -47,9 +47,7 @@ def _unwanted(name: str, own: Mapping[str, Estimate], k: int) -> Finding | None:
         return None
     share = f"which make up {100 * own['aplt'].value:.1f} % of its lists"
     tail = "" if math.isnan(cold.value) else f"; of the cold ones, {share}, {percent(cold)}"
-    return Finding(
-        f"Of the hot items that {name} shows in its top {k}, {percent(hot)} were not wanted{tail}.", None
-    )
+    return Finding(f"Of the hot items that {name} shows in its top {k}, {percent(hot)} were not wanted{tail}.", None)
 
 
 def _missed(name: str, own: Mapping[str, Estimate], measures: Measures, k: int) -> Finding | None:

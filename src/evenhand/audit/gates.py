@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from evenhand.audit.catalogue import METRICS
 from evenhand.audit.result import Audit
-from evenhand.errors import InputError, unknown
+from evenhand.utils.errors import InputError, unknown
 
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
@@ -86,9 +86,7 @@ def _quantity(text: str, begin: int, end: int) -> Quantity:
         pass
     found = _QUANTITY.fullmatch(word)
     if found is None:
-        raise _unreadable(
-            text, place, f"'{word}' is neither a number nor a metric with its k, such as ohr@10"
-        )
+        raise _unreadable(text, place, f"'{word}' is neither a number nor a metric with its k, such as ohr@10")
     metric = found["metric"].lower()
     if metric not in METRICS:
         raise unknown("metric", found["metric"], METRICS)
@@ -107,13 +105,9 @@ def check_gates(gates: Sequence[Gate], ks: Sequence[int], has_test: bool) -> Non
                 continue
             if side.k not in ks:
                 known = ", ".join(map(str, ks))
-                raise InputError(
-                    f"the gate '{gate.text}' asks for k = {side.k}; the audit has {known} (--k)."
-                )
+                raise InputError(f"the gate '{gate.text}' asks for k = {side.k}; the audit has {known} (--k).")
             if METRICS[side.metric].needs_test and not has_test:
-                raise InputError(
-                    f"the gate '{gate.text}' needs what users wanted: give a test file (--test)."
-                )
+                raise InputError(f"the gate '{gate.text}' needs what users wanted: give a test file (--test).")
 
 
 def judge(gates: Sequence[Gate], audit: Audit) -> list[Judged]:
@@ -138,9 +132,7 @@ def _judge(gate: Gate, audit: Audit, system: str | None) -> Judged:
         return Judged(gate.text, system, True, sentence)
     failed = _COMPARE[gate.comparison](left, right)
     verb = "holds" if failed else "does not hold"
-    told = ", ".join(
-        word for word, side in zip(words, (gate.left, gate.right), strict=True) if side.number is None
-    )
+    told = ", ".join(word for word, side in zip(words, (gate.left, gate.right), strict=True) if side.number is None)
     return Judged(gate.text, system, failed, f"{gate.text} {verb}: {told}.")
 
 

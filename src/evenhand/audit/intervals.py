@@ -17,7 +17,7 @@ import numpy as np
 
 from evenhand.audit.result import Estimate
 from evenhand.metrics.statistics import CONFIDENCE, ROUNDING, poisson_table
-from evenhand.metrics.student import t_quantile, t_two_sided
+from evenhand.metrics.student_t import t_quantile, t_two_sided
 
 DRAWS = 500
 """Draws of the bootstrap: they give a standard error to within about 3 %."""

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.audit.audit_lists import Ranked
 from evenhand.audit.catalogue import BOOTSTRAPPED, CONTRASTED, ITEMWISE, METRICS, available
 from evenhand.audit.exposure import coverage, jensen_shannon, shannon_entropy, unevenness
-from evenhand.audit.ground import Ground, user_ranges
 from evenhand.audit.influence import coverage_slope, entropy_slope, gini_slope
 from evenhand.audit.intervals import Get, Measured
-from evenhand.audit.lists import Ranked
+from evenhand.audit.reference import Ground, user_ranges
 from evenhand.audit.result import Confusion, Contrast, SystemRow
 from evenhand.audit.sweep import CHUNK_SLOTS, Swept, audience_of
 from evenhand.data.popularity import gini
@@ -131,13 +131,9 @@ def _formula(metric: str, system: str, k: int) -> Callable[[Get], Any]:
     if metric == "popularity_lift":
         return lambda get: get(of("lift.shown")) / get(of("lift.habit")) - 1.0
     if metric == "popreo":
-        return lambda get: unevenness(
-            *(1 - get(of(f"{r}.above")) / get(of(f"{r}.below")) for r in ("uhr", "ucr"))
-        )
+        return lambda get: unevenness(*(1 - get(of(f"{r}.above")) / get(of(f"{r}.below")) for r in ("uhr", "ucr")))
     if metric == "poprsp":
-        return lambda get: unevenness(
-            *(get(of(f"fresh.{g}")) / get(of(f"room.{g}")) for g in ("hot", "cold"))
-        )
+        return lambda get: unevenness(*(get(of(f"fresh.{g}")) / get(of(f"room.{g}")) for g in ("hot", "cold")))
     return lambda get: jensen_shannon(get(of("slots")), get("demand"))
 
 
@@ -163,10 +159,7 @@ def _influences(
         tops = [np.where(top <= NO_ITEM, ground.n_items, top) for top in tops]
         for metric, k in products:
             felt = np.array(
-                [
-                    slopes[metric, name, k][top[:, :k]].sum(axis=1)
-                    for name, top in zip(names, tops, strict=True)
-                ]
+                [slopes[metric, name, k][top[:, :k]].sum(axis=1) for name, top in zip(names, tops, strict=True)]
             )
             products[metric, k] += np.einsum("au,bu->ab", felt, felt)
             sums[metric, k] += felt.sum(axis=1)

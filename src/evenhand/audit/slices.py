@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from evenhand.audit.attributes import Attributes
+from evenhand.audit.audit_lists import Ranked
 from evenhand.audit.catalogue import METRICS
 from evenhand.audit.divide import Division, by_activity, by_popularity, by_taste
-from evenhand.audit.ground import Ground
 from evenhand.audit.intervals import Draws, Get, Measured
-from evenhand.audit.lists import Ranked
+from evenhand.audit.reference import Ground
 from evenhand.audit.result import Estimate, SliceRow
 from evenhand.audit.sweep import audience_of
 from evenhand.audit.terms import Block, Listed, Terms, by_part, pairs_by_part
@@ -85,9 +85,7 @@ class Slices:
             )
             for division in self.of_users
             for system in self.systems
-            for part, (label, size) in enumerate(
-                zip(division.labels, division.sizes(self.audience), strict=True)
-            )
+            for part, (label, size) in enumerate(zip(division.labels, division.sizes(self.audience), strict=True))
             if size
         ]
         items = [

@@ -54,7 +54,7 @@ class TrainingStory:
 
     @staticmethod
     def of(result: CompareResult) -> TrainingStory:
-        """The story of a comparison; rivals have no epochs, and so no curves."""
+        """The story of a comparison; baselines have no epochs, and so no curves."""
         return TrainingStory(
             sentence=result.sentence,
             protocol=result.protocol,

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.audit.audit_lists import Ranked
 from evenhand.audit.exposure import PARTS, exposure_counts
-from evenhand.audit.ground import Ground, user_ranges
 from evenhand.audit.intervals import Draws, Moments
-from evenhand.audit.lists import Ranked
+from evenhand.audit.reference import Ground, user_ranges
 from evenhand.audit.terms import (
     Block,
     Listed,

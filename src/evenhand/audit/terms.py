@@ -9,8 +9,8 @@ import numpy as np
 
 from evenhand.audit.catalogue import BOOTSTRAPPED, ITEMWISE, available
 from evenhand.audit.exposure import PARTS, average_popularity, long_tail_count, long_tail_share
-from evenhand.audit.ground import Ground, part_of
 from evenhand.audit.hits import hit_rate, reciprocal_rank
+from evenhand.audit.reference import Ground, part_of
 from evenhand.data.interactions import Interactions
 from evenhand.metrics.users import DEFINED, NO_ITEM, RATES, UserMetrics, score_lists
 

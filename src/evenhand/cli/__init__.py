@@ -11,7 +11,7 @@ def main() -> NoReturn:
     import typer
 
     from evenhand.cli.app import app
-    from evenhand.errors import InputError, RunError, StoppedError
+    from evenhand.utils.errors import InputError, RunError, StoppedError
 
     # The base of all that Typer finds wrong with a command line has no public name in every version of it.
     usage_problem = cast("type[Exception]", typer.BadParameter.__mro__[2])
@@ -30,7 +30,7 @@ def main() -> NoReturn:
         _drop_output()
         code = 0
     except (MemoryError, RuntimeError) as problem:
-        from evenhand.memory import is_shortage
+        from evenhand.utils.memory import is_shortage
 
         if not is_shortage(problem):
             raise
@@ -61,7 +61,7 @@ def _usage(problem: BaseException) -> str:
 
 def _leave(message: str, code: int) -> NoReturn:
     if message:
-        from evenhand.visible import one_line
+        from evenhand.utils.safe_text import one_line
 
         print(f"evenhand: {one_line(message)}", file=sys.stderr)
     sys.exit(code)

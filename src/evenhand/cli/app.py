@@ -5,19 +5,19 @@ from __future__ import annotations
 import typer
 
 from evenhand.cli import (
-    audit,
-    compare,
-    data,
-    evaluate,
-    export,
-    methods,
-    recommend,
-    reproduce,
-    rerank,
-    similar,
-    train,
-    tune,
-    update,
+    audit_command,
+    compare_command,
+    data_command,
+    evaluate_command,
+    export_command,
+    methods_command,
+    recommend_command,
+    reproduce_command,
+    rerank_command,
+    similar_command,
+    train_command,
+    tune_command,
+    update_command,
 )
 
 app = typer.Typer(
@@ -28,19 +28,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("compare")(compare.command)
-app.command("train")(train.command)
-app.command("tune")(tune.command)
-app.command("recommend")(recommend.command)
-app.command("rerank")(rerank.command)
-app.command("similar")(similar.command)
-app.command("export")(export.command)
-app.command("update")(update.command)
-app.command("evaluate")(evaluate.command)
-app.command("audit")(audit.command)
-app.command("methods")(methods.command)
-app.add_typer(data.app, name="data")
-app.add_typer(reproduce.app, name="reproduce")
+app.command("compare")(compare_command.command)
+app.command("train")(train_command.command)
+app.command("tune")(tune_command.command)
+app.command("recommend")(recommend_command.command)
+app.command("rerank")(rerank_command.command)
+app.command("similar")(similar_command.command)
+app.command("export")(export_command.command)
+app.command("update")(update_command.command)
+app.command("evaluate")(evaluate_command.command)
+app.command("audit")(audit_command.command)
+app.command("methods")(methods_command.command)
+app.add_typer(data_command.app, name="data")
+app.add_typer(reproduce_command.app, name="reproduce")
 
 
 @app.callback(invoke_without_command=True)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from evenhand.cli.options import Reading, Sampling, Splitting, Training
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split, given_split
-from evenhand.errors import InputError, unknown
-from evenhand.visible import one_line
+from evenhand.utils.errors import InputError, unknown
+from evenhand.utils.safe_text import one_line
 
 if TYPE_CHECKING:
     from evenhand.encoders import Encoder
@@ -43,7 +43,7 @@ def load_source(data: str, data_dir: str | None, reading: Reading, splitting: Sp
         split = given_split(train, test, validation=validation, seed=splitting.split_seed)
         return Source(split, (*_files(data, data_dir), Path(splitting.test)), {})
     if is_dataset(data) and splitting.split == "random":
-        from evenhand.data.named import demo_simulation, load_split
+        from evenhand.data.datasets.load import demo_simulation, load_split
 
         split = load_split(
             data,
@@ -71,14 +71,14 @@ def protocol_name(text: str) -> ProtocolName:
 
 def is_dataset(name: str) -> bool:
     """Whether a DATA argument means a dataset: a known name that is no file."""
-    from evenhand.data.catalogue import DATASETS
+    from evenhand.data.datasets.known import DATASETS
 
     return name in DATASETS and not Path(name).is_file()
 
 
 def read_file_or_name(name: str, data_dir: str | None, reading: Reading) -> Interactions:
-    from evenhand.data.catalogue import DATASETS
-    from evenhand.data.named import load_dataset
+    from evenhand.data.datasets.known import DATASETS
+    from evenhand.data.datasets.load import load_dataset
 
     if is_dataset(name):
         return load_dataset(name, data_dir, min_rating=reading.min_rating)
@@ -88,7 +88,7 @@ def read_file_or_name(name: str, data_dir: str | None, reading: Reading) -> Inte
 
 
 def read_file(name: str, reading: Reading, *, allow_small: bool = False) -> Interactions:
-    from evenhand.data.read import read_interactions
+    from evenhand.data.reading.read import read_interactions
 
     return read_interactions(name, **asdict(reading), allow_small=allow_small)
 
@@ -157,7 +157,7 @@ def make_settings(training: Training, sampling: Sampling, protocol: ProtocolName
 def make_contenders(
     names: Iterable[str], sampling: Sampling, items: Interactions | None = None, item_column: str = "item"
 ) -> list[Entrant]:
-    """The methods and rivals asked for; flags are for methods alone, and without `items` groups are left out.
+    """The methods and baselines asked for; flags are for methods alone, and without `items` groups are left out.
 
     Called once without `items`, so that a mistyped name is told before any data is read.
     """
@@ -170,9 +170,7 @@ def make_contenders(
     known = {key for one in plain if isinstance(one, Contender) for key in named(one.method).parameters()}
     for key in given:
         if key not in known:
-            raise InputError(
-                f"--{key} has no effect on {', '.join(one.label for one in plain)}; leave it out."
-            )
+            raise InputError(f"--{key} has no effect on {', '.join(one.label for one in plain)}; leave it out.")
     groups = given.pop("groups", None)
     values = {key: parse_value(key, v) if isinstance(v, str) else v for key, v in given.items()}
     if groups is not None and items is not None:
@@ -209,7 +207,7 @@ def _refuse_contradictions(data: str, reading: Reading, splitting: Splitting) ->
 
 def _files(data: str, data_dir: str | None) -> tuple[Path, ...]:
     """The files behind a DATA argument."""
-    from evenhand.data.named import list_datasets
+    from evenhand.data.datasets.load import list_datasets
 
     if not is_dataset(data):
         return (Path(data),)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from evenhand.errors import InputError
+from evenhand.utils.errors import InputError
 
 
 def _option(help_text: str, panel: str, *names: str) -> Any:
@@ -28,12 +28,8 @@ Hot = Annotated[
     typer.Option(help="Which items are hot: paper, honest, a share of items (0.2) or a train count (50)."),
 ]
 
-RecUser = Annotated[
-    str | None, _option("Column of user ids in the lists; else user, or as --user.", "Reading")
-]
-RecItem = Annotated[
-    str | None, _option("Column of item ids in the lists; else item, or as --item.", "Reading")
-]
+RecUser = Annotated[str | None, _option("Column of user ids in the lists; else user, or as --user.", "Reading")]
+RecItem = Annotated[str | None, _option("Column of item ids in the lists; else item, or as --item.", "Reading")]
 
 
 @dataclass(frozen=True)
@@ -98,9 +94,7 @@ class Training:
     eval_users: Annotated[
         int | None, _option("Judge each epoch on so many validation users; test takes all.", "Training")
     ] = None
-    updates: Annotated[str | None, _option("Which rows a step moves: auto, dense or sparse.", "Training")] = (
-        None
-    )
+    updates: Annotated[str | None, _option("Which rows a step moves: auto, dense or sparse.", "Training")] = None
     engine: Annotated[str | None, _option("auto, or torch: the plain one.", "Training")] = None
     device: Annotated[str, _option("auto, cpu or cuda.", "Training")] = "auto"
     deterministic: Annotated[
@@ -112,23 +106,13 @@ class Training:
 class Sampling:
     """Parameters for every method that knows them; None leaves the method's default."""
 
-    sampler: Annotated[
-        str | None, _option("Negatives of this method for all: as METHOD@NAME.", "Sampler")
-    ] = None
-    alpha: Annotated[
-        str | None, _option("Trust in the score rank: ½ to 1, or auto (default 0.75).", "Sampler")
-    ] = None
+    sampler: Annotated[str | None, _option("Negatives of this method for all: as METHOD@NAME.", "Sampler")] = None
+    alpha: Annotated[str | None, _option("Trust in the score rank: ½ to 1, or auto (default 0.75).", "Sampler")] = None
     beta: Annotated[float | None, _option("Weight of popularity, from 0 (default 0.01).", "Sampler")] = None
-    gamma: Annotated[
-        float | None, _option("Range of false-positive rates, 0 to 1 (default 0.006).", "Sampler")
-    ] = None
+    gamma: Annotated[float | None, _option("Range of false-positive rates, 0 to 1 (default 0.006).", "Sampler")] = None
     candidates: Annotated[int | None, _option("Pool size of dns and auc-ns (default 5).", "Sampler")] = None
-    probes: Annotated[
-        int | None, _option("Probes a side that estimate the gain (default 10).", "Sampler")
-    ] = None
-    ecdf: Annotated[str | None, _option("Score rank: exact, or from this many shared draws.", "Sampler")] = (
-        None
-    )
+    probes: Annotated[int | None, _option("Probes a side that estimate the gain (default 10).", "Sampler")] = None
+    ecdf: Annotated[str | None, _option("Score rank: exact, or from this many shared draws.", "Sampler")] = None
     sampler_scores: Annotated[
         str | None, _option("Scores a sampler sees in LightGCN: propagated or raw.", "Sampler")
     ] = None

@@ -11,7 +11,6 @@ from typing import Any
 from evenhand.cli import inputs
 from evenhand.cli.options import Reading, Sampling, Splitting, Training
 from evenhand.encoders import Encoder
-from evenhand.errors import InputError, unknown
 from evenhand.experiments.configuration import data_record
 from evenhand.experiments.entrants import Entrant, entrant
 from evenhand.experiments.output import check_folder
@@ -19,12 +18,9 @@ from evenhand.methods import METHODS, Contender
 from evenhand.objectives import BPR, Objective
 from evenhand.samplers import Sampler, UniformSampler
 from evenhand.training.settings import ProtocolName, Settings
+from evenhand.utils.errors import InputError, unknown
 
-SAMPLERS = [
-    name
-    for name, method in METHODS.items()
-    if method.objective is BPR or method.sampler is not UniformSampler
-]
+SAMPLERS = [name for name, method in METHODS.items() if method.objective is BPR or method.sampler is not UniformSampler]
 """Methods that choose their negatives in a way of their own."""
 
 
@@ -84,7 +80,7 @@ def make_plan(
 def say(plan: Plan, training: Training, hot: str | None, json: bool) -> None:
     """What `--explain` prints, before the first epoch; beside a JSON document it goes to stderr."""
     from evenhand.experiments.explain import explained
-    from evenhand.visible import one_line
+    from evenhand.utils.safe_text import one_line
 
     for line in explained(
         plan.source.split,
@@ -100,7 +96,7 @@ def say(plan: Plan, training: Training, hot: str | None, json: bool) -> None:
 
 
 def with_sampler(methods: Sequence[str], sampling: Sampling) -> tuple[list[str], Sampling]:
-    """`--sampler NAME` written into the methods, as `method@NAME`; rivals have no negatives to choose."""
+    """`--sampler NAME` written into the methods, as `method@NAME`; baselines have no negatives to choose."""
     asked = sampling.sampler
     if asked is None:
         return list(methods), sampling
@@ -114,9 +110,7 @@ def with_sampler(methods: Sequence[str], sampling: Sampling) -> tuple[list[str],
     for one in trained:
         first = alike.setdefault((one.sampler, one.objective), one.label)
         if first != one.label:
-            raise InputError(
-                f"with --sampler {asked}, {first} and {one.label} are the same; name one of them."
-            )
+            raise InputError(f"with --sampler {asked}, {first} and {one.label} are the same; name one of them.")
     return texts, replace(sampling, sampler=None)
 
 

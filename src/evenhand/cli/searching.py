@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenhand.cli.options import Sampling, Training
-from evenhand.data.words import whole_number
-from evenhand.errors import InputError, unknown
+from evenhand.utils.errors import InputError, unknown
+from evenhand.utils.phrases import whole_number
 
 if TYPE_CHECKING:
     from evenhand.experiments.search_space import Space
@@ -28,9 +28,7 @@ def flags_given(training: Training, sampling: Sampling) -> set[str]:
     return {name for name, value in given.items() if value is not None and value is not False}
 
 
-def fixed_values(
-    setup: Setup, texts: Sequence[str], training: Training, sampling: Sampling
-) -> dict[str, Any]:
+def fixed_values(setup: Setup, texts: Sequence[str], training: Training, sampling: Sampling) -> dict[str, Any]:
     """What flags and `--fix key=value` hold."""
     from evenhand.methods import parse_value
 

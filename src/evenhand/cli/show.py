@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from evenhand.visible import json_text, one_line, visible
+from evenhand.utils.safe_text import json_text, one_line, visible
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -136,9 +136,7 @@ def _cell(value: Summary, digits: int, best: float | None) -> Text:
 def _best(rows: Sequence[Row], name: str, higher: bool) -> float | None:
     """The best mean of a column; None where there is nothing to be better than."""
     means = [
-        row.metrics[name].mean
-        for row in rows
-        if not math.isnan(row.metrics[name].mean) and not _silent(row, name)
+        row.metrics[name].mean for row in rows if not math.isnan(row.metrics[name].mean) and not _silent(row, name)
     ]
     if len(set(means)) < 2:
         return None

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenhand.data.columns import Column, source_label
-from evenhand.data.ids import codes_and_ids
 from evenhand.data.interactions import Interactions
-from evenhand.errors import InputError
+from evenhand.data.reading.columns import Column, source_label
+from evenhand.data.reading.ids import codes_and_ids
+from evenhand.utils.errors import InputError
 
 _SHOWN = 5
 """How many ids a message names."""
@@ -21,7 +21,7 @@ def read_groups(source: str, data: Interactions, item: str = "item") -> tuple[in
     Every item must have just one group: without one it would have no law to be drawn by. Items and groups
     that do not occur in `data` are passed over.
     """
-    from evenhand.data.read import read_columns
+    from evenhand.data.reading.read import read_columns
 
     file, colon, column = source.rpartition(":")
     if not colon or not file or not column:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenhand.data.words import whole_number
-from evenhand.errors import InputError
+from evenhand.utils.errors import InputError
+from evenhand.utils.phrases import whole_number
 
 if TYPE_CHECKING:
     from evenhand.data.splits import Split
@@ -57,9 +57,7 @@ class HotRule:
         if self.share is not None and not 0 < self.share < 1:
             raise InputError(f"the share of hot items is {self.share:g}; it must lie between 0 and 1.")
         if self.at_least is not None and self.at_least < 1:
-            raise InputError(
-                f"hot items from {self.at_least} interactions on make no sense; it must be 1 or more."
-            )
+            raise InputError(f"hot items from {self.at_least} interactions on make no sense; it must be 1 or more.")
 
     @staticmethod
     def parse(text: str | float) -> HotRule:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from evenhand.data.pairs import Pairs, collect, keys_instead, pair_keys
-from evenhand.data.words import count
-from evenhand.errors import InputError
+from evenhand.data.reading.pairs import Pairs, collect, keys_instead, pair_keys
+from evenhand.utils.errors import InputError
+from evenhand.utils.phrases import count
 
 if TYPE_CHECKING:
     from evenhand.data.splits import Split
@@ -60,7 +60,7 @@ class Interactions:
         these names exist. `header` says whether a text file starts with column names: None means yes,
         except for `.dat` and `.data`, whose columns are then user, item, rating, timestamp in this order.
         """
-        from evenhand.data.read import read_interactions
+        from evenhand.data.reading.read import read_interactions
 
         return read_interactions(
             source,
@@ -131,9 +131,7 @@ class Interactions:
     def _of(pairs: Pairs, user_ids: pa.Array, item_ids: pa.Array, notes: tuple[str, ...]) -> Interactions:
         if pairs.collapsed:
             notes = (*notes, f"{pairs.collapsed:,} repeated pairs were collapsed into one each.")
-        return Interactions(
-            user_ids, item_ids, pairs.indptr, pairs.items, pairs.ratings, pairs.timestamps, notes
-        )
+        return Interactions(user_ids, item_ids, pairs.indptr, pairs.items, pairs.ratings, pairs.timestamps, notes)
 
     def split(
         self,

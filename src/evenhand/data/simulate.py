@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenhand.data.hashing import keyed_uniform
 from evenhand.data.interactions import Interactions
-from evenhand.errors import InputError
+from evenhand.utils.errors import InputError
+from evenhand.utils.hashing import keyed_uniform
 
 if TYPE_CHECKING:
     from evenhand.data.splits import Split
@@ -236,9 +236,7 @@ def _observe(world: Simulation, shown_uniformly: int) -> Simulation:
     moments = np.floor(world._uniform(_MOMENT, users, items) * _YEAR)
     return replace(
         world,
-        log=Interactions.from_pairs(
-            users, items, timestamps=moments, n_users=world.log.n_users, n_items=n_items
-        ),
+        log=Interactions.from_pairs(users, items, timestamps=moments, n_users=world.log.n_users, n_items=n_items),
         uniform_test=Interactions.from_pairs(
             *np.concatenate(uniform, axis=1), n_users=world.log.n_users, n_items=n_items
         ),

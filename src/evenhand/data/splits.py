@@ -12,9 +12,9 @@ from functools import cached_property
 import numpy as np
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.vocabulary import share_vocabulary
-from evenhand.data.words import count
-from evenhand.errors import InputError, unknown
+from evenhand.data.reading.vocabulary import share_vocabulary
+from evenhand.utils.errors import InputError, unknown
+from evenhand.utils.phrases import count
 
 TRAIN, VALIDATION, TEST = 0, 1, 2
 
@@ -79,9 +79,7 @@ def split_interactions(
                 f"the {name} part of the {how} split is empty: {len(data):,} pairs are too few for "
                 f"test={test:g} and validation={validation:g}; choose other shares or another split."
             )
-    return _describe(
-        parts[TRAIN], parts[VALIDATION] if validation > 0 else None, parts[TEST], description, notes
-    )
+    return _describe(parts[TRAIN], parts[VALIDATION] if validation > 0 else None, parts[TEST], description, notes)
 
 
 def given_split(

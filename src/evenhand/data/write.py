@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from evenhand.data.whole import whole_file
-from evenhand.errors import InputError
+from evenhand.utils.atomic import whole_file
+from evenhand.utils.errors import InputError
 
 ENDINGS = (".parquet", ".csv", ".tsv")
 

@@ -10,9 +10,9 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from evenhand import keyed
 from evenhand.data.interactions import Interactions
-from evenhand.errors import InputError
+from evenhand.utils import keyed
+from evenhand.utils.errors import InputError
 
 
 class Vectors(NamedTuple):
@@ -52,9 +52,7 @@ class Tables(nn.Module):
     propagates: bool = False
     """Whether the model's vectors are something else than the tables."""
 
-    def __init__(
-        self, train: Interactions, dim: int, seeds: Sequence[int], device: torch.device | str
-    ) -> None:
+    def __init__(self, train: Interactions, dim: int, seeds: Sequence[int], device: torch.device | str) -> None:
         super().__init__()
         tables = [_xavier_normal(train, dim, seed) for seed in seeds]
         self.users = nn.Parameter(torch.stack([users for users, _ in tables]).to(device))

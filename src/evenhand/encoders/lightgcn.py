@@ -13,7 +13,7 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Encoder, Tables, Vectors
-from evenhand.errors import InputError
+from evenhand.utils.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from evenhand.baselines import Baseline
+from evenhand.baselines.run import Challenger, fit_baseline
 from evenhand.data.hot import HotRule
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.encoders import Encoder
-from evenhand.errors import InputError
 from evenhand.experiments.configuration import configuration
 from evenhand.experiments.entrants import Entrant, Outcome, entrant
 from evenhand.experiments.search_space import search_space
@@ -22,19 +23,18 @@ from evenhand.experiments.verdict import verdict
 from evenhand.metrics.lists import list_lengths
 from evenhand.metrics.statistics import Summary, summarise
 from evenhand.metrics.users import METRICS
-from evenhand.rivals import Rival
-from evenhand.rivals.run import Challenger, fit_rival
 from evenhand.training.progress import OnEpoch
 from evenhand.training.run import resolve_encoder, seed_numbers, train, versions
 from evenhand.training.selection import Evaluator, Result, Results
 from evenhand.training.settings import ProtocolName, Settings, resolve_device
+from evenhand.utils.errors import InputError
 
 DEFAULT_METHODS = ("rns", "pns", "dns", "auc-ns")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One contender at one k; the encoder is None for rivals, both are for lists of unknown origin."""
+    """One contender at one k; the encoder is None for baselines, both are for lists of unknown origin."""
 
     name: str
     encoder: str | None
@@ -105,7 +105,7 @@ class CompareResult:
 
 def compare(
     split: Split,
-    methods: Sequence[str | Entrant | Rival] = DEFAULT_METHODS,
+    methods: Sequence[str | Entrant | Baseline] = DEFAULT_METHODS,
     encoder: str | Encoder = "mf",
     seeds: int | Sequence[int] = 3,
     settings: Settings | None = None,
@@ -123,7 +123,7 @@ def compare(
 ) -> CompareResult:
     """Train every method with the same encoder, settings and seeds, and judge them on the same test part.
 
-    Rivals (`ease`, `EASE(l2=300)`) are fitted on train and judged alike; a deterministic one has one value.
+    Baselines (`ease`, `EASE(l2=300)`) are fitted on train and judged alike; a deterministic one has one value.
     `progress` is asked for a callback at the start of each contender, with its label. With a folder for
     `checkpoints`, `resume` goes on where an earlier call was interrupted; what had finished is not trained
     again. `tune` gives every contender the same number of trials first, with one seed and on validation, and
@@ -165,7 +165,7 @@ def compare(
             one = contenders[place] = setup.entrant
         on_epoch = progress(one.label) if progress else None
         if isinstance(one, Challenger):
-            fits[one.label] = fit_rival(split, one.rival, numbers, protocol, where, hot_mask, ks, on_epoch)
+            fits[one.label] = fit_baseline(split, one.baseline, numbers, protocol, where, hot_mask, ks, on_epoch)
             if on_epoch:
                 on_epoch(1, 1, {})
         else:
@@ -201,9 +201,7 @@ def compare(
         hot=rule,
         ks=ks,
         description=split.description,
-        notes=tuple(
-            dict.fromkeys(note for each in (fits, tuned) for found in each.values() for note in found.notes)
-        ),
+        notes=tuple(dict.fromkeys(note for each in (fits, tuned) for found in each.values() for note in found.notes)),
         tuned=tuned,
     )
 

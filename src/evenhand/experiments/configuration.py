@@ -11,8 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evenhand.errors import InputError
-from evenhand.rivals.run import Challenger
+from evenhand.baselines.run import Challenger
+from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
     from evenhand.experiments.compare import CompareResult
@@ -60,7 +60,7 @@ def _fingerprint(file: Path) -> dict[str, Any]:
 
 def _asked(one: Entrant) -> dict[str, Any]:
     if isinstance(one, Challenger):
-        return {"parameters": asdict(one.rival)}
+        return {"parameters": asdict(one.baseline)}
     return {"sampler": _parameters(one.sampler)}
 
 

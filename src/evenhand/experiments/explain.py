@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
+from evenhand.baselines.run import Challenger
 from evenhand.data.hot import HotRule
 from evenhand.data.splits import Split
 from evenhand.encoders import Encoder, LightGCN
 from evenhand.experiments.entrants import Entrant
-from evenhand.memory import available_bytes, gigabytes
-from evenhand.rivals.run import Challenger
 from evenhand.samplers.auc import dkw_bound
-from evenhand.training.memory import Work, work_of
+from evenhand.training.memory_estimate import Work, work_of
 from evenhand.training.selection import STOPPING_K
 from evenhand.training.settings import JUDGED_UP_TO, ProtocolName, Settings, resolve_device
+from evenhand.utils.memory import available_bytes, gigabytes
 
 _CONFIDENCE = 0.95
 

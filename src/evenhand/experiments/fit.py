@@ -1,14 +1,14 @@
-"""`fit`: a split and a name in, a trained model out, be it a method or a rival."""
+"""`fit`: a split and a name in, a trained model out, be it a method or a baseline."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evenhand.baselines import BASELINES
+from evenhand.baselines.models import fit_baseline_model
 from evenhand.data.splits import Split
 from evenhand.encoders import Encoder
-from evenhand.ranking.any_model import AnyModel
-from evenhand.rivals import RIVALS
-from evenhand.rivals.models import fit_rival_model
+from evenhand.models.base import Model
 from evenhand.samplers.base import Sampler
 from evenhand.training import run
 from evenhand.training.settings import ProtocolName, Settings
@@ -25,14 +25,14 @@ def fit(
     device: str = "auto",
     hot: str | None = None,
     progress: bool = True,
-) -> AnyModel:
+) -> Model:
     """Train R seeds side by side and return the model; its `recommend` uses the best seed on validation.
 
     `encoder` and `method` are names ("mf", "lightgcn"; "auc-ns", "dns:candidates=2") or objects. The name of
-    a rival ("ease", "als:factors=32") gives its model; encoder and settings do not concern it.
+    a baseline ("ease", "als:factors=32") gives its model; encoder and settings do not concern it.
     """
-    if isinstance(method, str) and method.partition(":")[0] in RIVALS:
-        return fit_rival_model(split, method, seeds, protocol=protocol, device=device, hot=hot)[0]
+    if isinstance(method, str) and method.partition(":")[0] in BASELINES:
+        return fit_baseline_model(split, method, seeds, protocol=protocol, device=device, hot=hot)[0]
     return run.fit(
         split, encoder, method, seeds, settings, protocol=protocol, device=device, hot=hot, progress=progress
     )

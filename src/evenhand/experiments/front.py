@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, get_args
 
-from evenhand.errors import InputError, unknown
+from evenhand.utils.errors import InputError, unknown
 
 Pick = Literal["knee", "most-accurate", "least-biased"]
 PICKS: tuple[Pick, ...] = get_args(Pick)
@@ -62,8 +62,6 @@ def check_pick(pick: str | None, goals: int) -> Pick | None:
         raise unknown("pick", pick, PICKS)
     if goals == 1:
         if pick is not None:
-            raise InputError(
-                "there is nothing to pick from with one metric; name a second one, as in ndcg@10,ohr@10."
-            )
+            raise InputError("there is nothing to pick from with one metric; name a second one, as in ndcg@10,ohr@10.")
         return None
     return next(one for one in PICKS if one == (pick or "knee"))

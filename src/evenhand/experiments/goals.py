@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evenhand.data.words import whole_number
-from evenhand.errors import InputError, unknown
 from evenhand.metrics.lists import LONGEST_LIST
 from evenhand.metrics.users import ACCURACY, HIGHER_IS_BETTER
+from evenhand.utils.errors import InputError, unknown
+from evenhand.utils.phrases import whole_number
 
 MOST = 2
 """A front of more metrics is no line that a person can choose on."""
@@ -86,8 +86,7 @@ def _check_two(first: Goal, second: Goal, n_items: int | None) -> None:
         raise InputError(f"{first.text} is named twice; a search on two metrics needs two different ones.")
     why = f"the catalogue has {n_items} items" if first.name == second.name else _why(first, second)
     raise InputError(
-        f"{first.text} and {second.text} say the same ({why}); a search on two metrics needs two that "
-        "can pull apart."
+        f"{first.text} and {second.text} say the same ({why}); a search on two metrics needs two that can pull apart."
     )
 
 

@@ -6,20 +6,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from evenhand.baselines.run import Challenger, fit_baseline
 from evenhand.data.hot import HotRule
 from evenhand.data.splits import Split, held_out_share
-from evenhand.errors import RunError, StoppedError
 from evenhand.experiments.goals import Goal, parse_goals
 from evenhand.experiments.setup import Setup
 from evenhand.experiments.trial import Verdict
 from evenhand.metrics.statistics import CONFIDENCE
-from evenhand.metrics.student import t_quantile
+from evenhand.metrics.student_t import t_quantile
 from evenhand.metrics.users import UserMetrics
-from evenhand.ranking.topk import Score
-from evenhand.rivals.run import Challenger, fit_rival
+from evenhand.models.topk import Score
 from evenhand.training.run import train
 from evenhand.training.selection import STOPPING_K, Evaluator
 from evenhand.training.settings import resolve_device
+from evenhand.utils.errors import RunError, StoppedError
 
 HELD_OUT = 0.1
 """Share of train that a search holds out where the split has no validation part."""
@@ -28,9 +28,7 @@ HELD_OUT = 0.1
 class Judge:
     """Trains setups and says how good they are on validation."""
 
-    def __init__(
-        self, split: Split, seeds: tuple[int, ...], metric: str | Sequence[str], device: str
-    ) -> None:
+    def __init__(self, split: Split, seeds: tuple[int, ...], metric: str | Sequence[str], device: str) -> None:
         self.split, self.seeds, self.device = split, seeds, device
         self.goals = parse_goals(metric, split.n_items)
         self.ks = tuple(sorted({goal.k for goal in self.goals}))
@@ -82,7 +80,7 @@ class Judge:
         if isinstance(first, Challenger):
             assert len(setups) == 1
             where = resolve_device(self.device)
-            fitted = fit_rival(self.split, first.rival, self.seeds, "honest", where, self.hot, self.ks)
+            fitted = fit_baseline(self.split, first.baseline, self.seeds, "honest", where, self.hot, self.ks)
             assert fitted.validation is not None
             return fitted.validation, fitted.scorers
         trained = train(

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from evenhand.errors import written_by_us
 from evenhand.experiments.search_space import Space
 from evenhand.experiments.trial import Trial, Verdict
+from evenhand.utils.errors import written_by_us
 
 
 @contextmanager

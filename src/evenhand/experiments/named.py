@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evenhand.errors import InputError, unknown
+from evenhand.baselines.blend import CLOSED
 from evenhand.methods import METHODS
-from evenhand.rivals.blend import CLOSED
+from evenhand.utils.errors import InputError, unknown
 
 RECIPES = {"best": "blend", "fast": "als"}
 """Presets that need no tuning: the most accurate we know, and the first answer."""

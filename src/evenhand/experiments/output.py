@@ -11,13 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from evenhand.data.whole import whole_file
 from evenhand.data.write import write_table
-from evenhand.errors import InputError
 from evenhand.experiments.compare import CompareResult
 from evenhand.experiments.configuration import configuration
 from evenhand.experiments.tune import TuneResult
 from evenhand.training.checkpoint import discard, one_process
+from evenhand.utils.atomic import whole_file
+from evenhand.utils.errors import InputError
 
 CHECKPOINTS = ".checkpoints"
 """Where an unfinished run keeps its checkpoints, in its own folder."""
@@ -29,9 +29,7 @@ def check_folder(folder: str | Path, force: bool, resume: bool = False) -> Path:
     if folder.is_dir():
         unfinished = (folder / CHECKPOINTS).is_dir()
         if unfinished and not force and not resume:
-            raise InputError(
-                f"{folder} holds an unfinished run; go on with --resume, or start over with --force."
-            )
+            raise InputError(f"{folder} holds an unfinished run; go on with --resume, or start over with --force.")
         if resume and any(folder.iterdir()) and not unfinished:
             raise InputError(f"{folder} holds no unfinished run, so there is nothing to resume.")
         if any(folder.iterdir()) and not force and not unfinished:
@@ -90,9 +88,7 @@ def write_search(result: TuneResult, folder: Path, origin: dict[str, Any]) -> No
 
 def _in_one(lists: dict[str, pa.Table]) -> pa.Table:
     """One table with a column `name` that tells the contenders apart."""
-    return pa.concat_tables(
-        table.append_column("name", pa.repeat(label, len(table))) for label, table in lists.items()
-    )
+    return pa.concat_tables(table.append_column("name", pa.repeat(label, len(table))) for label, table in lists.items())
 
 
 def _write_json(path: Path, document: Any) -> None:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evenhand.errors import InputError
+from evenhand.utils.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,16 @@
-"""From a setup to a model that can be saved: a method trained or a rival fitted, on request on all data."""
+"""From a setup to a model that can be saved: a method trained or a baseline fitted, on request on all data."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from evenhand.baselines.models import fit_baseline_model, refit_baseline
+from evenhand.baselines.run import Challenger
 from evenhand.data.splits import Split
 from evenhand.experiments.entrants import Outcome
 from evenhand.experiments.setup import Setup
-from evenhand.ranking.any_model import AnyModel
-from evenhand.rivals.models import fit_rival_model, refit_rival
-from evenhand.rivals.run import Challenger
+from evenhand.models.base import Model
 from evenhand.training.progress import epoch_bar
 from evenhand.training.run import refitted, train
 from evenhand.training.settings import ProtocolName
@@ -29,20 +29,20 @@ def ready_model(
     checkpoints: Path | None = None,
     resume: bool = False,
     progress: bool = True,
-) -> tuple[AnyModel, Outcome]:
+) -> tuple[Model, Outcome]:
     """The model, and what was measured on the way to it.
 
     Training goes by the protocol, with its one look at the test part. `refit` then trains on all parts, for
-    as many epochs as were best, and the measurements are still those of the model before. A rival is known by
+    as many epochs as were best, and the measurements are still those of the model before. A baseline is known by
     its label, which must have its parameters in it.
     """
     one = setup.entrant
     if isinstance(one, Challenger):
         with epoch_bar(one.label, show=progress) as on_step:
-            rival, found = fit_rival_model(
+            baseline, found = fit_baseline_model(
                 split, one.label, seeds, protocol=protocol, device=device, hot=hot, ks=ks, on_step=on_step
             )
-        return (refit_rival(rival, split, device=device) if refit else rival), found
+        return (refit_baseline(baseline, split, device=device) if refit else baseline), found
     with epoch_bar(one.label, show=progress) as on_epoch:
         fitted = train(
             split,

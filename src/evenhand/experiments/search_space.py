@@ -1,7 +1,7 @@
 """Where a search looks: the sensible range of every parameter, in one table.
 
 A parameter is either searched by default (`RANGES`) or deliberately left as it is (`FIXED`, with the reason);
-a test holds every registered method, rival and encoder to that.
+a test holds every registered method, baseline and encoder to that.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from evenhand.baselines import ALS, EASE, Blend, ItemKNN, Popular
 from evenhand.encoders import MF, LightGCN
-from evenhand.errors import InputError, unknown
 from evenhand.experiments.ranges import Choice, Range
 from evenhand.experiments.setup import Setup
 from evenhand.methods import parse_value
 from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Reg
-from evenhand.rivals import ALS, EASE, Blend, ItemKNN, Popular
 from evenhand.samplers import (
     AUCSampler,
     BalancedSampler,
@@ -25,6 +24,7 @@ from evenhand.samplers import (
     UniformSampler,
 )
 from evenhand.training.settings import Settings
+from evenhand.utils.errors import InputError, unknown
 
 __all__ = ["FIXED", "RANGES", "Choice", "Range", "Space", "declared", "parse_range", "search_space"]
 
@@ -136,12 +136,7 @@ def search_space(
         if name in ranges and name in held:
             raise InputError(f"{name} cannot be both fixed and searched; leave one of them out.")
     tables = [RANGES.get(type(part), {}) for part in setup.parts().values()]
-    space = {
-        name: span.including(known[name])
-        for table in tables
-        for name, span in table.items()
-        if name not in held
-    }
+    space = {name: span.including(known[name]) for table in tables for name, span in table.items() if name not in held}
     space |= ranges
     for name, span in space.items():
         _check_ends(setup, name, span)

@@ -1,4 +1,4 @@
-"""Everything that is chosen before a fit, as one value: method or rival, encoder, training settings.
+"""Everything that is chosen before a fit, as one value: method or baseline, encoder, training settings.
 
 A search looks at it as a flat list of named parameters, and gets a new setup for other values.
 """
@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from evenhand.baselines import Baseline
+from evenhand.baselines.run import Challenger
 from evenhand.data.interactions import Interactions
 from evenhand.encoders import Encoder
 from evenhand.experiments.entrants import Entrant, entrant
 from evenhand.methods import wrong_types_told
-from evenhand.rivals import Rival
-from evenhand.rivals.run import Challenger
 from evenhand.training.run import resolve_encoder
 from evenhand.training.settings import ProtocolName, Settings
 
-OWN_PARTS = ("sampler", "objective", "rival")
+OWN_PARTS = ("sampler", "objective", "baseline")
 """Parts whose parameters are written in a method's text; those of the others are flags."""
 
 
@@ -30,7 +30,7 @@ class Setup:
 
     @staticmethod
     def of(
-        method: str | Entrant | Rival,
+        method: str | Entrant | Baseline,
         encoder: str | Encoder = "mf",
         settings: Settings | None = None,
         protocol: ProtocolName = "honest",
@@ -41,9 +41,9 @@ class Setup:
         return Setup(entrant(method), encoder, (settings or Settings()).under(protocol, encoder, train))
 
     def parts(self) -> dict[str, Any]:
-        """What has parameters here; a rival is not trained, so encoder and settings mean nothing to it."""
+        """What has parameters here; a baseline is not trained, so encoder and settings mean nothing to it."""
         if isinstance(self.entrant, Challenger):
-            return {"rival": self.entrant.rival}
+            return {"baseline": self.entrant.baseline}
         return {
             "sampler": self.entrant.sampler,
             "objective": self.entrant.objective,

@@ -8,12 +8,12 @@ from typing import Literal
 
 import torch
 
+from evenhand.baselines.run import Challenger
 from evenhand.data.splits import Split
-from evenhand.errors import InputError
 from evenhand.experiments.setup import Setup
-from evenhand.memory import available_bytes
-from evenhand.rivals.run import Challenger
-from evenhand.training.memory import work_of
+from evenhand.training.memory_estimate import work_of
+from evenhand.utils.errors import InputError
+from evenhand.utils.memory import available_bytes
 
 SideBySide = int | Literal["auto"]
 
@@ -63,7 +63,7 @@ def replicas_that_fit(setup: Setup, split: Split, device: torch.device) -> int:
 
 
 def _shape(setup: Setup) -> Hashable:
-    """What the replicas of a run have in common; None for a rival, which is not trained in replicas."""
+    """What the replicas of a run have in common; None for a baseline, which is not trained in replicas."""
     one = setup.entrant
     if isinstance(one, Challenger):
         return None

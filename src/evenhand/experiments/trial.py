@@ -60,6 +60,4 @@ class Trial:
     def by_metric(self, goals: Sequence[Goal], margins: bool = False) -> dict[str, float | None]:
         """The values, or how far their intervals reach, by the metric's name."""
         numbers = (self.verdict.margins if margins else self.verdict.values) or [None] * len(goals)
-        return {
-            goal.text: None if self.problem else number for goal, number in zip(goals, numbers, strict=True)
-        }
+        return {goal.text: None if self.problem else number for goal, number in zip(goals, numbers, strict=True)}

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import evenhand
+from evenhand.baselines import Baseline
 from evenhand.data.fingerprint import fingerprint
 from evenhand.data.splits import Split
 from evenhand.encoders import Encoder
-from evenhand.errors import InputError, RunError, StoppedError
 from evenhand.experiments.entrants import Entrant
 from evenhand.experiments.front import Pick, check_pick
 from evenhand.experiments.goals import Goal, parse_goals
@@ -27,17 +27,17 @@ from evenhand.experiments.setup import Setup
 from evenhand.experiments.side_by_side import SideBySide, group_size, replicas_that_fit, together
 from evenhand.experiments.study import Study, open_study
 from evenhand.experiments.trial import Trial
-from evenhand.rivals import Rival
 from evenhand.training.progress import OnEpoch
 from evenhand.training.run import seed_numbers
 from evenhand.training.settings import ProtocolName, Settings, resolve_device
+from evenhand.utils.errors import InputError, RunError, StoppedError
 
 __all__ = ["TuneResult", "tune"]
 
 
 def tune(
     split: Split,
-    method: str | Entrant | Rival = "auc-ns",
+    method: str | Entrant | Baseline = "auc-ns",
     encoder: str | Encoder = "mf",
     *,
     trials: int = 20,
@@ -85,7 +85,7 @@ def tune(
     identity = {
         "data": " ".join(fingerprint(part) for part in judge.split.parts().values()),
         # A grouping has a number for every item, so the text of a setup may be long.
-        "method or settings": hashlib.sha256(repr(setup.parts()).encode()).hexdigest(),
+        "method or settings": hashlib.sha256(repr(setup.parts()).replace("'baseline'", "'rival'").encode()).hexdigest(),
         "ranges": ", ".join(f"{name}={span}" for name, span in space.items()),
         "seeds": str(list(judge.seeds)),
         "metric": ",".join(goal.text for goal in judge.goals),
@@ -101,9 +101,7 @@ def tune(
                     on_trial(len(done), trials, _news(done, judge.goals))
                 _try_next(opened, setup, judge, size, trials)
     except (StoppedError, KeyboardInterrupt) as stop:
-        rest = (
-            "run the same command again to go on (compare: with --resume)" if storage else "nothing was saved"
-        )
+        rest = "run the same command again to go on (compare: with --resume)" if storage else "nothing was saved"
         raise StoppedError(f"stopped after {len(done)} of {trials} trials; {rest}.") from stop
     if on_trial:
         on_trial(len(done), len(done), _news(done, judge.goals))

@@ -50,9 +50,7 @@ def _accuracy(fits: Mapping[str, Outcome], best: Entrant, base: Entrant, k: int)
     new, old = (_mean(fits[c.label], k, "ndcg") for c in (best, base))
     more = "more" if new >= old else "less"
     by = f"{100 * abs(new / old - 1):.1f} % " if old else ""
-    return (
-        f"{by}{more} accurate (NDCG@{k} {new:.4f}, was {old:.4f}), {_certainty(fits, best, base, k, 'ndcg')}"
-    )
+    return f"{by}{more} accurate (NDCG@{k} {new:.4f}, was {old:.4f}), {_certainty(fits, best, base, k, 'ndcg')}"
 
 
 def _bias(fits: Mapping[str, Outcome], best: Entrant, base: Entrant, k: int) -> str:

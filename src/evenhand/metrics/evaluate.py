@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenhand.errors import InputError
 from evenhand.metrics.lists import Lists, count, list_lengths, read_lists
 from evenhand.metrics.statistics import Summary, summarise
 from evenhand.metrics.users import METRICS, NO_ITEM, UserMetrics, score_lists
+from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,8 +51,7 @@ class Evaluation:
 
     def __repr__(self) -> str:
         shown = ", ".join(
-            f"k = {row.k}: NDCG {row.metrics['ndcg'].mean:.4f}, OHR {row.metrics['ohr'].mean:.4f}"
-            for row in self.rows
+            f"k = {row.k}: NDCG {row.metrics['ndcg'].mean:.4f}, OHR {row.metrics['ohr'].mean:.4f}" for row in self.rows
         )
         return f"Evaluation({self.name}; {shown})"
 
@@ -175,7 +174,7 @@ def evaluate_named(recs: Any, split: Split, k: int | Iterable[int], hot: Any = "
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from evenhand.data.read import Column, read_columns
+    from evenhand.data.reading.read import Column, read_columns
     from evenhand.metrics.lists import COLUMNS
 
     table = read_columns(recs, [*COLUMNS, Column("name", "id")])
@@ -189,7 +188,4 @@ def evaluate_named(recs: Any, split: Split, k: int | Iterable[int], hot: Any = "
         return [evaluate(recs, split, k, hot)]
     names = pc.unique(plain["name"]).to_pylist()
     ks = list_lengths(k)
-    return [
-        evaluate(plain.filter(pc.equal(plain["name"], name)), split, ks, hot, name=str(name))
-        for name in names
-    ]
+    return [evaluate(plain.filter(pc.equal(plain["name"], name)), split, ks, hot, name=str(name)) for name in names]

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenhand.data.columns import Column
-from evenhand.data.words import count as count
-from evenhand.errors import InputError
+from evenhand.data.reading.columns import Column
 from evenhand.metrics.users import NO_ITEM, UNKNOWN_ITEM
-from evenhand.visible import one_line
+from evenhand.utils.errors import InputError
+from evenhand.utils.phrases import count as count
+from evenhand.utils.safe_text import one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,7 +83,7 @@ def read_lists(source: Any, vocabulary: Interactions) -> tuple[dict[Any, Lists],
     Rows are ordered by `rank` where there is one and by `score`, highest first, where there is not; equal
     ones stay in the order of the table. Ids are those of the vocabulary, 7 and "7" being the same.
     """
-    from evenhand.data.read import read_columns, source_label
+    from evenhand.data.reading.read import read_columns, source_label
 
     table = read_columns(source, COLUMNS)
     label = source_label(source)
@@ -148,16 +148,12 @@ def _order(table: pa.Table, label: str) -> np.ndarray:
     """What to sort by, ascending."""
     name = next((name for name in ("rank", "score") if name in table.column_names), None)
     if name is None:
-        raise InputError(
-            f"{label} has neither a column 'rank' nor 'score'; one must say which item comes first."
-        )
+        raise InputError(f"{label} has neither a column 'rank' nor 'score'; one must say which item comes first.")
     values = table[name].to_numpy()
     missing = np.isnan(values)
     if missing.any():
         row = int(missing.argmax()) + 1
-        raise InputError(
-            f"column '{name}' of {label} has no number in row {row}; fill it in or drop such rows."
-        )
+        raise InputError(f"column '{name}' of {label} has no number in row {row}; fill it in or drop such rows.")
     return values if name == "rank" else -values
 
 

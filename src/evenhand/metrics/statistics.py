@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenhand.errors import InputError
-from evenhand.metrics.student import t_quantile, t_two_sided
+from evenhand.metrics.student_t import t_quantile, t_two_sided
+from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
     from evenhand.metrics.users import UserMetrics
@@ -197,14 +197,10 @@ def compare_metric(
     A method that does not depend on the seed comes with its result repeated.
     """
     if not a or len(a) != len(b):
-        raise InputError(
-            f"a paired comparison needs as many seeds of both methods, not {len(a)} and {len(b)}."
-        )
+        raise InputError(f"a paired comparison needs as many seeds of both methods, not {len(a)} and {len(b)}.")
     users = a[0].users
     if any(m.k != a[0].k or not np.array_equal(m.users, users) for m in (*a, *b)):
-        raise InputError(
-            "a paired comparison needs the same k and the same users for both methods and all seeds."
-        )
+        raise InputError("a paired comparison needs the same k and the same users for both methods and all seeds.")
     over_seeds = paired_over_seeds([m.mean(name) for m in a], [m.mean(name) for m in b])
     over_users = bootstrap_ratios_over_users(*_fractions(a, name), *_fractions(b, name), draws, seed)
     return Comparison(over_seeds, over_users, n_seeds=len(a), n_users=len(users))
@@ -271,9 +267,7 @@ def poisson_table() -> np.ndarray:
 def _paired(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray, what: str) -> np.ndarray:
     first, second = (np.asarray(side, dtype=np.float64).ravel() for side in (a, b))
     if len(first) != len(second):
-        raise InputError(
-            f"a paired test needs one value per {what} on both sides, not {len(first)} and {len(second)}."
-        )
+        raise InputError(f"a paired test needs one value per {what} on both sides, not {len(first)} and {len(second)}.")
     return first - second
 
 

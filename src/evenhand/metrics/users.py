@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenhand.errors import InputError, unknown
 from evenhand.metrics import bias, ranking
 from evenhand.metrics.bias import Rate
+from evenhand.utils.errors import InputError, unknown
 
 if TYPE_CHECKING:
     from evenhand.data.interactions import Interactions
@@ -211,13 +211,9 @@ def _rate_name(name: str) -> str:
     return name.split("_")[0]
 
 
-def _check(
-    top: np.ndarray, users: np.ndarray, truth: Interactions, hot: np.ndarray, ks: Sequence[int]
-) -> None:
+def _check(top: np.ndarray, users: np.ndarray, truth: Interactions, hot: np.ndarray, ks: Sequence[int]) -> None:
     if top.ndim != 2 or users.shape != top.shape[:1]:
-        raise InputError(
-            f"top must be [n, k] with one user per row, but is {top.shape} for {users.shape} users."
-        )
+        raise InputError(f"top must be [n, k] with one user per row, but is {top.shape} for {users.shape} users.")
     if hot.shape != (truth.n_items,):
         raise InputError(f"hot must say yes or no for each of the {truth.n_items} items, but is {hot.shape}.")
     if not ks or min(ks) < 1:

@@ -117,7 +117,7 @@ def mine(parameter: Tensor, batch: Scored) -> Tensor:
 
 def normal(shape: tuple[int, ...], seeds: Sequence[int], salt: int, std: float) -> Tensor:
     """N(0, std²) [R, *shape], each replica from its own seed; drawn on the CPU, alike for all devices."""
-    from evenhand import keyed
+    from evenhand.utils import keyed
 
     drawn = [
         torch.randn(shape, generator=torch.Generator().manual_seed(keyed.key(seed, salt) & (2**63 - 1)))

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Tables, Vectors
-from evenhand.errors import InputError, unknown
 from evenhand.objectives.base import Loss, Objective, Scored, mine, normal
 from evenhand.samplers.base import rows
+from evenhand.utils.errors import InputError, unknown
 
 Margin = Literal["code", "paper"]
 Final = Literal["inner", "cosine"]

@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from evenhand import keyed
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Tables, Vectors
-from evenhand.errors import InputError
 from evenhand.objectives.base import Loss, Objective, Scored, mine
 from evenhand.objectives.bpr import bpr
 from evenhand.samplers.base import rows
+from evenhand.utils import keyed
+from evenhand.utils.errors import InputError
 
 _TREATMENT = 0xCA05E
 """The sample depends on the data and on this key, not on a run's seed: all replicas have the same."""

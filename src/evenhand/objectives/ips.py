@@ -11,9 +11,9 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Tables
-from evenhand.errors import InputError
 from evenhand.objectives.base import Loss, Objective, Scored
 from evenhand.objectives.bpr import bpr
+from evenhand.utils.errors import InputError
 
 
 @dataclass(frozen=True)

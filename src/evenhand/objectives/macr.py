@@ -16,8 +16,8 @@ from torch.nn.functional import softplus
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Tables, Vectors
-from evenhand.errors import InputError
 from evenhand.objectives.base import Loss, Objective, Scored, mine, normal
+from evenhand.utils.errors import InputError
 
 GRID = (0.5, 0.0, 0.25, 1.0, 2.0)
 """What validation chooses c from, in units of the model's largest score. The first wins ties, and counts

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Tables
-from evenhand.errors import InputError
 from evenhand.objectives.base import Loss, Objective, Scored
 from evenhand.objectives.bpr import bpr
+from evenhand.utils.errors import InputError
 
 _GUARD = 1e-5
 

@@ -62,7 +62,4 @@ def hot_error_beyond_error(method: str = "auc-ns") -> list[tuple[str, str, int, 
     Then OHR says again what precision says, and falls when precision rises.
     """
     precision = dict(_columns("precision"))
-    return [
-        (*where, round(column[method] - (1 - precision[where][method]), 4))
-        for where, column in _columns("ohr")
-    ]
+    return [(*where, round(column[method] - (1 - precision[where][method]), 4)) for where, column in _columns("ohr")]

@@ -10,7 +10,7 @@ from dataclasses import astuple, dataclass, fields
 from functools import cache
 from pathlib import Path
 
-from evenhand.errors import InputError, unknown
+from evenhand.utils.errors import InputError, unknown
 
 FILE = Path(__file__).with_name("published.csv")
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evenhand.errors import InputError, unknown
 from evenhand.paper.published import cells
+from evenhand.utils.errors import InputError, unknown
 
 Source = Literal["paper", "released"]
 
@@ -50,9 +50,7 @@ class PublishedSettings:
     """Which of these the source does not state: they are the released code's defaults, or AUC-NS' numbers."""
 
 
-def settings(
-    dataset: str, encoder: str, method: str = "auc-ns", which: Source = "paper"
-) -> PublishedSettings:
+def settings(dataset: str, encoder: str, method: str = "auc-ns", which: Source = "paper") -> PublishedSettings:
     """The settings of a row of the tables.
 
     The paper states them for its own method only; for another method they are AUC-NS' numbers for the

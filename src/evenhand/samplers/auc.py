@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
-from evenhand.errors import InputError
 from evenhand.samplers.base import Batch, BoundSampler, Sampler, best, check_drawn, products, rows, stacked
 from evenhand.samplers.counting import count_below, counter
-from evenhand.samplers.law import UnobservedLaw, scaled
+from evenhand.samplers.unobserved import UnobservedLaw, scaled
+from evenhand.utils.errors import InputError
 
 EXACT_UP_TO = 10_000
 """The largest catalogue whose ranks are exact unless `ecdf` says otherwise."""
@@ -114,18 +114,14 @@ class AUCSampler(Sampler):
         return _DRAWS if self.ecdf == "auto" and n_items > EXACT_UP_TO else 0
 
     @classmethod
-    def bind_replicas(
-        cls, replicas: Sequence[AUCSampler], train: Interactions, device: torch.device | str
-    ) -> AUCBound:
+    def bind_replicas(cls, replicas: Sequence[AUCSampler], train: Interactions, device: torch.device | str) -> AUCBound:
         return AUCBound(replicas, train, device)
 
 
 class AUCBound(BoundSampler):
     needs_vectors = True
 
-    def __init__(
-        self, samplers: Sequence[AUCSampler], train: Interactions, device: torch.device | str
-    ) -> None:
+    def __init__(self, samplers: Sequence[AUCSampler], train: Interactions, device: torch.device | str) -> None:
         super().__init__(train, device, len(samplers))
         first = samplers[0]
         self.candidates, self.probes = first.candidates, first.probes
@@ -171,11 +167,7 @@ class AUCBound(BoundSampler):
         tau = torch.gather(self.prior, 1, pool.flatten(1)).view(pool.shape)
         true_negative = posterior(rank, tau, self.alpha.clamp(0.5, 1.0).view(-1, 1, 1))
         rise = self.observed[users].unsqueeze(-1) * information(positive.unsqueeze(2) - x.unsqueeze(3))
-        fall = (
-            self.gamma
-            * self.law.mass[users].unsqueeze(-1)
-            * information(x.unsqueeze(3) - negative.unsqueeze(2))
-        )
+        fall = self.gamma * self.law.mass[users].unsqueeze(-1) * information(x.unsqueeze(3) - negative.unsqueeze(2))
         chosen = best(pool, gain(true_negative, rise, fall), batch.n)
         if self._any_auto:
             self._follow(positive, negative)

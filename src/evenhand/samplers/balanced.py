@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
-from evenhand.errors import InputError
 from evenhand.samplers.base import Batch, BoundSampler, Sampler
-from evenhand.samplers.law import UnobservedLaw, scaled
+from evenhand.samplers.unobserved import UnobservedLaw, scaled
+from evenhand.utils.errors import InputError
 
 
 @dataclass(frozen=True)

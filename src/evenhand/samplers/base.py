@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
-from evenhand.errors import InputError
-from evenhand.visible import one_line
+from evenhand.utils.errors import InputError
+from evenhand.utils.safe_text import one_line
 
 MOST_DRAWN = 10_000
 """Items that may be drawn for a positive: beyond, the exact rank and the hardest negative cost less."""
@@ -35,9 +35,7 @@ class Sampler(ABC):
 
     @classmethod
     @abstractmethod
-    def bind_replicas(
-        cls, replicas: Sequence[Any], train: Interactions, device: torch.device | str
-    ) -> BoundSampler:
+    def bind_replicas(cls, replicas: Sequence[Any], train: Interactions, device: torch.device | str) -> BoundSampler:
         """Bind one sampler a replica; called through `bind`, which has checked that they fit together."""
 
 
@@ -64,8 +62,7 @@ class Batch:
         tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "n"}
         parts = {name: t.split(replicas) for name, t in tensors.items() if t is not None}
         return [
-            replace(self, **{name: pieces[i] for name, pieces in parts.items()})
-            for i in range(len(parts["users"]))
+            replace(self, **{name: pieces[i] for name, pieces in parts.items()}) for i in range(len(parts["users"]))
         ]
 
 
@@ -161,14 +158,10 @@ class BoundSampler(ABC):
                 ("item", item_vectors, self.n_items),
             ):
                 if vectors is None or vectors.ndim != 2 or len(vectors) != size:
-                    raise InputError(
-                        f"this sampler looks at scores: give {kind}_vectors of shape [{size}, d]."
-                    )
+                    raise InputError(f"this sampler looks at scores: give {kind}_vectors of shape [{size}, d].")
 
 
-def bind(
-    samplers: Sequence[Sampler], train: Interactions, device: torch.device | str = "cpu"
-) -> BoundSampler:
+def bind(samplers: Sequence[Sampler], train: Interactions, device: torch.device | str = "cpu") -> BoundSampler:
     """Bind one sampler per replica; their parameters may differ where they do not fix a draw's shape."""
     if not isinstance(train, Interactions):
         raise InputError(f"a sampler is bound to Interactions, not to {type(train).__name__}.")

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.samplers.base import Batch, BoundSampler, Sampler, best, check_drawn, products, rows
-from evenhand.samplers.law import UnobservedLaw
+from evenhand.samplers.unobserved import UnobservedLaw
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,7 @@ class DynamicSampler(Sampler):
 class DynamicBound(BoundSampler):
     needs_vectors = True
 
-    def __init__(
-        self, candidates: int, train: Interactions, device: torch.device | str, replicas: int
-    ) -> None:
+    def __init__(self, candidates: int, train: Interactions, device: torch.device | str, replicas: int) -> None:
         super().__init__(train, device, replicas)
         self.candidates = candidates
         self.law = UnobservedLaw(train, None, device)

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from evenhand.data.hot import hot_items
 from evenhand.data.interactions import Interactions
-from evenhand.errors import InputError
 from evenhand.samplers.base import Batch, BoundSampler, Sampler
-from evenhand.samplers.law import UnobservedLaw, scaled
+from evenhand.samplers.unobserved import UnobservedLaw, scaled
+from evenhand.utils.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,7 @@ class GroupSampler(Sampler):
         else:
             groups = np.asarray(sampler.groups, dtype=np.int64)
         if len(groups) != train.n_items:
-            raise InputError(
-                f"the grouping covers {len(groups):,} items, but the data has {train.n_items:,}."
-            )
+            raise InputError(f"the grouping covers {len(groups):,} items, but the data has {train.n_items:,}.")
         return GroupBound(groups, _group_law(sampler, groups, train), train, device, len(replicas))
 
 

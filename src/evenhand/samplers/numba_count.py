@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.compiled import compiled
+from evenhand.utils.compiled import compiled
 
 
 def count_below(scores: Tensor, x: Tensor) -> Tensor:

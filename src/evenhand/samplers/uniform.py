@@ -10,7 +10,7 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.samplers.base import Batch, BoundSampler, Sampler
-from evenhand.samplers.law import UnobservedLaw
+from evenhand.samplers.unobserved import UnobservedLaw
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,7 @@ class UniformSampler(Sampler):
 class StaticBound(BoundSampler):
     """Draws from a fixed law, whatever the model thinks."""
 
-    def __init__(
-        self, law: UnobservedLaw, train: Interactions, device: torch.device | str, replicas: int
-    ) -> None:
+    def __init__(self, law: UnobservedLaw, train: Interactions, device: torch.device | str, replicas: int) -> None:
         super().__init__(train, device, replicas)
         self.law = law
 

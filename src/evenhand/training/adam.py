@@ -21,18 +21,14 @@ class Adam:
     every row is touched at every step the two are the same.
     """
 
-    def __init__(
-        self, parameters: Iterable[nn.Parameter], decay: Sequence[float], *, lazy: bool = False
-    ) -> None:
+    def __init__(self, parameters: Iterable[nn.Parameter], decay: Sequence[float], *, lazy: bool = False) -> None:
         self.parameters = list(parameters)
         self.decay = tuple(decay)
         self.lazy = lazy
         self.mean = [torch.zeros_like(p) for p in self.parameters]
         self.square = [torch.zeros_like(p) for p in self.parameters]
         self.steps = [torch.zeros((), device=p.device) for p in self.parameters]
-        self.clocks = [
-            torch.zeros(p.shape[:2], dtype=torch.int32, device=p.device) for p in self.parameters if lazy
-        ]
+        self.clocks = [torch.zeros(p.shape[:2], dtype=torch.int32, device=p.device) for p in self.parameters if lazy]
         """int32 [R, rows] of each parameter: how often a row moved; none where every row always does."""
 
     @torch.no_grad()

@@ -22,7 +22,7 @@ from typing import Any
 
 from torch import Tensor
 
-from evenhand.errors import InputError, RunError
+from evenhand.utils.errors import InputError, RunError
 
 FORMAT = 1
 _NAME = re.compile(r"(\d{8,})-([0-9a-f]{64})\.safetensors")
@@ -91,9 +91,7 @@ class Checkpoints:
                 document = _document(content)
                 self._check(document)
                 tensors, facts = load(content), dict(document["facts"])
-            self.notes += [
-                f"Checkpoint {_parts(p)[0]} is damaged; the one before it is used." for p in self._damaged
-            ]
+            self.notes += [f"Checkpoint {_parts(p)[0]} is damaged; the one before it is used." for p in self._damaged]
             return tensors, facts
         if self._damaged:
             self.notes.append("No checkpoint could be read; starting over.")
@@ -232,9 +230,7 @@ def one_process(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InputError(
-                f"another process is working in {folder}; wait for it or choose another."
-            ) from None
+            raise InputError(f"another process is working in {folder}; wait for it or choose another.") from None
         except OSError:  # a file system without locks
             pass
         try:

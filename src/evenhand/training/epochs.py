@@ -11,14 +11,14 @@ import numpy as np
 import torch
 
 from evenhand.encoders import Vectors
-from evenhand.errors import DivergedError, RunError, StoppedError
-from evenhand.memory import is_shortage
 from evenhand.metrics.users import UserMetrics
 from evenhand.training.checkpoint import Checkpoints, StopSignal, fitting
 from evenhand.training.loop import EpochLog, Loop, under
 from evenhand.training.progress import OnEpoch
 from evenhand.training.selection import Evaluator, Selection
 from evenhand.training.settings import Settings
+from evenhand.utils.errors import DivergedError, RunError, StoppedError
+from evenhand.utils.memory import is_shortage
 
 
 def train_epochs(
@@ -37,9 +37,7 @@ def train_epochs(
     if saved and resume and (found := saved.load()):
         tensors, facts = found
         with fitting(saved.folder):
-            loop.load_state(
-                {n: t for n, t in tensors.items() if not n.startswith("selection.")}, facts["step"]
-            )
+            loop.load_state({n: t for n, t in tensors.items() if not n.startswith("selection.")}, facts["step"])
             selection.load_state(under("selection.", tensors), loop.device)
             history, earlier = facts["history"], facts["seconds"]
             kept = len(history)
@@ -58,9 +56,7 @@ def train_epochs(
     with StopSignal().listening() as stop, divergence_explained(lambda: kept):
         while len(history) < settings.epochs and not selection.finished:
             epoch = len(history)
-            while (
-                log := loop.run_epoch(epoch, lambda: stop() or bool(saved and saved.due_within()))
-            ) is None:
+            while (log := loop.run_epoch(epoch, lambda: stop() or bool(saved and saved.due_within()))) is None:
                 if saved:
                     save()
                 if stop():
@@ -90,9 +86,7 @@ def _best_final(
         return finals[0], scored[0]
     winner = np.argmax([selection.measure(one) for one in scored], axis=0)
     return (
-        Vectors(
-            *(torch.stack([side[w][r] for r, w in enumerate(winner)]) for side in zip(*finals, strict=True))
-        ),
+        Vectors(*(torch.stack([side[w][r] for r, w in enumerate(winner)]) for side in zip(*finals, strict=True))),
         [scored[w][r] for r, w in enumerate(winner)],
     )
 

@@ -16,12 +16,12 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Encoder, Tables, Vectors
-from evenhand.errors import DivergedError, InputError
 from evenhand.objectives import BPR, Objective
 from evenhand.samplers.base import BoundSampler, Sampler, bind, check_together
 from evenhand.training.adam import Adam
 from evenhand.training.engines import Plan, engine_for
 from evenhand.training.settings import Settings, is_sparse
+from evenhand.utils.errors import DivergedError, InputError
 
 
 @dataclass(frozen=True)
@@ -240,6 +240,4 @@ def _skipped_users(train: Interactions, usable: np.ndarray) -> tuple[str, ...]:
     lost = len(np.unique(train.users[~usable]))
     if not lost:
         return ()
-    return (
-        f"{lost:,} user{'s have' if lost > 1 else ' has'} nothing left to sample as a negative; skipped.",
-    )
+    return (f"{lost:,} user{'s have' if lost > 1 else ' has'} nothing left to sample as a negative; skipped.",)

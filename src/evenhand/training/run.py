@@ -20,17 +20,16 @@ from evenhand.data.fingerprint import fingerprint
 from evenhand.data.hot import HotRule
 from evenhand.data.splits import Split
 from evenhand.encoders import ENCODERS, Encoder, Vectors
-from evenhand.errors import InputError, unknown
 from evenhand.methods import contender, described, label_of
 from evenhand.metrics.statistics import summarise
+from evenhand.models.factors import FactorModel, on_cpu
+from evenhand.models.topk import Score, by_product
 from evenhand.objectives import BPR, Objective
-from evenhand.ranking.model import Model, on_cpu
-from evenhand.ranking.topk import Score, by_product
 from evenhand.samplers.base import Sampler
 from evenhand.training.checkpoint import Checkpoints
 from evenhand.training.epochs import memory_errors_explained, train_epochs
 from evenhand.training.loop import Loop
-from evenhand.training.memory import check_fits, work_of
+from evenhand.training.memory_estimate import check_fits, work_of
 from evenhand.training.progress import OnEpoch, epoch_bar
 from evenhand.training.selection import (
     STOPPING_K,
@@ -42,6 +41,7 @@ from evenhand.training.selection import (
     Selection,
 )
 from evenhand.training.settings import JUDGED_UP_TO, ProtocolName, Settings, exact_repeats, resolve_device
+from evenhand.utils.errors import InputError, unknown
 
 MOST_SEEDS = 10_000
 _ABSURD = 100
@@ -52,7 +52,7 @@ _ABSURD = 100
 class Fit:
     """A trained model, with what the comparison of methods needs beside it."""
 
-    model: Model
+    model: FactorModel
     results: Results
     """Metrics on test: looked at once (honest), or at the best epochs (paper). Empty without a test part."""
     validation: tuple[float, ...] | None
@@ -91,7 +91,7 @@ def fit(
     device: str = "auto",
     hot: str | None = None,
     progress: bool = True,
-) -> Model:
+) -> FactorModel:
     """Train R seeds side by side and return the model; its `recommend` uses the best seed on validation.
 
     `encoder` and `method` are names ("mf", "lightgcn"; "auc-ns", "dns:candidates=2") or objects.
@@ -194,7 +194,7 @@ def train(
     chosen = Vectors(*on_cpu(selection.vectors))
     results = _judge(split, selection, chosen, hot_mask, ks)
     best = int(np.argmax(selection.value))
-    model = Model(
+    model = FactorModel(
         *chosen,
         known=split.consumed,
         seeds=numbers,
@@ -215,9 +215,7 @@ def train(
         },
         history=tuple(history),
         metrics={
-            str(k): {
-                name: summarise([one.metrics[name] for one in found]).to_json() for name in found[0].metrics
-            }
+            str(k): {name: summarise([one.metrics[name] for one in found]).to_json() for name in found[0].metrics}
             for k, found in results.items()
         },
         tables=None if selection.tables is None else on_cpu(selection.tables),
@@ -259,7 +257,7 @@ def refitted(
     device: str = "auto",
     on_epoch: OnEpoch | None = None,
     objective: Objective | None = None,
-) -> Model:
+) -> FactorModel:
     """A model for production: trained on every part, for as many epochs as were best on average."""
     everything = split.train.union(split.validation, split.test)
     nothing = everything.take(np.zeros(len(everything), dtype=bool))
@@ -267,9 +265,7 @@ def refitted(
     settings = replace(settings or Settings(), epochs=max(1, round(float(np.mean(fitted.epochs)))))
     best = fitted.model.seeds[fitted.model.best]
     sampler = method if isinstance(method, (str, Sampler)) else method[fitted.model.best]
-    return train(
-        whole, encoder, sampler, [best], settings, device=device, on_epoch=on_epoch, objective=objective
-    ).model
+    return train(whole, encoder, sampler, [best], settings, device=device, on_epoch=on_epoch, objective=objective).model
 
 
 def seed_numbers(seeds: int | Sequence[int], *, repeatable: bool = False) -> tuple[int, ...]:
@@ -338,9 +334,7 @@ def _select(
 ) -> tuple[Selection, Evaluator | None]:
     if protocol == "paper":
         if settings.eval_users is not None:
-            raise InputError(
-                "eval_users is for the honest protocol; the paper's judges all users each epoch."
-            )
+            raise InputError("eval_users is for the honest protocol; the paper's judges all users each epoch.")
         return BestTest(replicas, ks), Evaluator(split.test, split.train, hot, ks)
     if split.validation is None or not len(split.validation):
         return LastEpoch(replicas), None
@@ -348,15 +342,11 @@ def _select(
     stopping = min(k, split.train.n_items)
     return (
         BestValidation(replicas, settings.patience, stopping, metric),
-        Evaluator(
-            split.validation, split.train, hot, (stopping,), sample=settings.eval_users or JUDGED_UP_TO
-        ),
+        Evaluator(split.validation, split.train, hot, (stopping,), sample=settings.eval_users or JUDGED_UP_TO),
     )
 
 
-def _judge(
-    split: Split, selection: Selection, chosen: Vectors, hot: np.ndarray, ks: tuple[int, ...]
-) -> Results:
+def _judge(split: Split, selection: Selection, chosen: Vectors, hot: np.ndarray, ks: tuple[int, ...]) -> Results:
     if isinstance(selection, BestTest):
         return selection.results()
     if not len(split.test):

@@ -14,7 +14,7 @@ from torch import Tensor
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Vectors
 from evenhand.metrics.users import AnswerSheet, UserMetrics, answer_sheet, score_sheet
-from evenhand.ranking.topk import Score, by_product, top_by
+from evenhand.models.topk import Score, by_product, top_by
 
 STOPPING_K = 10
 """The honest protocol stops on NDCG at this k."""
@@ -70,17 +70,13 @@ class Evaluator:
         """The same for anything that scores: one result for each."""
         n_items, longest = self.truth.n_items, max(self.ks)
         return [
-            score_sheet(
-                top_by(score, n_items, self.users, longest, exclude=self.exclude)[0], self._sheet, self.ks
-            )
+            score_sheet(top_by(score, n_items, self.users, longest, exclude=self.exclude)[0], self._sheet, self.ks)
             for score in scorers
         ]
 
     @cached_property
     def _sheet(self) -> AnswerSheet:
-        return answer_sheet(
-            self.users, self.truth, np.asarray(self.hot, dtype=bool), self.exclude, shown_again=False
-        )
+        return answer_sheet(self.users, self.truth, np.asarray(self.hot, dtype=bool), self.exclude, shown_again=False)
 
     def results(self, vectors: tuple[Tensor, Tensor]) -> Results:
         """The reported metrics of a finished model."""
@@ -150,9 +146,7 @@ class Selection(ABC):
 class BestValidation(Selection):
     """Best on validation, by NDCG@10 unless told; a replica without a rise for `patience` epochs is done."""
 
-    def __init__(
-        self, replicas: int, patience: int | None, k: int = STOPPING_K, metric: str = "ndcg"
-    ) -> None:
+    def __init__(self, replicas: int, patience: int | None, k: int = STOPPING_K, metric: str = "ndcg") -> None:
         super().__init__(replicas)
         self.patience, self.k, self.metric = patience, k, metric
         self.done = np.zeros(replicas, dtype=bool)
@@ -213,9 +207,7 @@ class BestTest(Selection):
                     numbers = [values[name] for name in (*self.RISING, *self.FALLING)]
                     named[f"best.{r}.{k}"] = torch.tensor(numbers, dtype=torch.float64)
             for k, metrics in users.items():
-                named |= {
-                    f"users.{r}.{k}.{name}": torch.from_numpy(a) for name, a in metrics.arrays().items()
-                }
+                named |= {f"users.{r}.{k}.{name}": torch.from_numpy(a) for name, a in metrics.arrays().items()}
         return named
 
     def load_state(self, state: dict[str, Tensor], device: torch.device) -> None:

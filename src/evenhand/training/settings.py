@@ -13,8 +13,8 @@ import torch
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders import Encoder, LightGCN
-from evenhand.errors import InputError, unknown
 from evenhand.samplers.base import check_drawn
+from evenhand.utils.errors import InputError, unknown
 
 ProtocolName = Literal["honest", "paper"]
 SamplerScores = Literal["propagated", "raw"]

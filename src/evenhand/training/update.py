@@ -12,23 +12,23 @@ import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
+from evenhand.data.reading.vocabulary import share_vocabulary
 from evenhand.data.splits import Split
-from evenhand.data.vocabulary import share_vocabulary
 from evenhand.encoders import ENCODERS
-from evenhand.errors import InputError
 from evenhand.methods import from_description
-from evenhand.ranking.model import Model
+from evenhand.models.factors import FactorModel
 from evenhand.samplers.group import GroupSampler
 from evenhand.training.progress import OnEpoch
 from evenhand.training.run import Fit, train
 from evenhand.training.settings import Settings
+from evenhand.utils.errors import InputError
 
 VALIDATION = 0.1
 """The share of new pairs on which the update is stopped."""
 
 
 def updated(
-    model: Model,
+    model: FactorModel,
     new: Interactions,
     *,
     epochs: int | None = None,

@@ -45,9 +45,7 @@ class Claim:
 def claims(documents: Mapping[str, Document]) -> list[Claim]:
     """Every answer that result files give, by file; see `record.documents`."""
     readers = {"overall": _against_all, "alpha": _over_alpha, "beta": _over_beta, "gamma": _range_against_k}
-    return [
-        claim for document in documents.values() for claim in readers[document["identity"]["part"]](document)
-    ]
+    return [claim for document in documents.values() for claim in readers[document["identity"]["part"]](document)]
 
 
 def _against_all(document: Document) -> Iterator[Claim]:
@@ -145,9 +143,7 @@ def _inverted_u(document: Document, metrics: Mapping[str, int]) -> Iterator[Clai
         worse = [_side(test, p) == sign for test, p in zip(tests, adjusted, strict=True)]
         known = all(test is not None for test in tests)
         holds = (len(ends) == 2 and all(worse)) if known else None
-        said = [
-            f"worse, Holm p {_p(p)}" if is_ else "no worse" for is_, p in zip(worse, adjusted, strict=True)
-        ]
+        said = [f"worse, Holm p {_p(p)}" if is_ else "no worse" for is_, p in zip(worse, adjusted, strict=True)]
         told = "; ".join(
             f"{end} with {_mean(entries[end], key):.4f} ({how})" for end, how in zip(ends, said, strict=True)
         )

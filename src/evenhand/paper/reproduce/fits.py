@@ -1,4 +1,4 @@
-"""Training the rows: one method, one rival, or several values of a sweep side by side."""
+"""Training the rows: one method, one baseline, or several values of a sweep side by side."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evenhand.baselines.run import Challenger, fit_baseline
 from evenhand.data.hot import HotRule
 from evenhand.data.splits import Split, held_out_share
-from evenhand.data.words import count
 from evenhand.experiments.entrants import Outcome
 from evenhand.methods import Contender
 from evenhand.metrics.statistics import summarise
-from evenhand.paper.errors import MOST_CELLS, mse
+from evenhand.paper.mse import MOST_CELLS, mse
 from evenhand.paper.reproduce.people import Runs
 from evenhand.paper.reproduce.recipes import Recipe
 from evenhand.paper.reproduce.request import Request
-from evenhand.rivals.run import Challenger, fit_rival
 from evenhand.training.progress import OnEpoch
 from evenhand.training.run import train, versions
 from evenhand.training.selection import Result
 from evenhand.training.settings import resolve_device
+from evenhand.utils.phrases import count
 
 METRICS = ("precision", "recall", "f1", "ndcg", "ohr", "ocr", "uhr", "ucr", "fpr", "fnr")
 HELD_OUT, STOPPING_K = 0.1, 5
@@ -71,9 +71,9 @@ def fit_batch(
     first = batch[0]
     if isinstance(first.entrant, Challenger):
         mask = HotRule.parse(request.protocol).mask(split)
-        rival = first.entrant.rival
-        outcome: Outcome = fit_rival(
-            split, rival, seeds, request.protocol, resolve_device(device), mask, request.ks
+        baseline = first.entrant.baseline
+        outcome: Outcome = fit_baseline(
+            split, baseline, seeds, request.protocol, resolve_device(device), mask, request.ks
         )
         return [_finished(first, outcome, slice(None), request, split, device, 1)]
     assert first.encoder is not None
@@ -100,9 +100,7 @@ def fit_batch(
         objective=first.entrant.objective,
     )
     return [
-        _finished(
-            one, outcome, slice(n * len(seeds), (n + 1) * len(seeds)), request, split, device, len(batch)
-        )
+        _finished(one, outcome, slice(n * len(seeds), (n + 1) * len(seeds)), request, split, device, len(batch))
         for n, one in enumerate(batch)
     ]
 
@@ -175,9 +173,7 @@ def _finished(
 
 def _metrics(results: Mapping[int, Sequence[Result]]) -> dict[str, Any]:
     return {
-        f"{name}@{k}": _summary([one.metrics[name] for one in each])
-        for k, each in results.items()
-        for name in METRICS
+        f"{name}@{k}": _summary([one.metrics[name] for one in each]) for k, each in results.items() for name in METRICS
     }
 
 

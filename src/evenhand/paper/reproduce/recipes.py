@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from evenhand.baselines.run import Challenger
 from evenhand.encoders import ENCODERS, Encoder
-from evenhand.errors import InputError
 from evenhand.experiments.entrants import Entrant, entrant
 from evenhand.methods import METHODS, Contender, described
 from evenhand.paper.published import cells
 from evenhand.paper.reproduce.request import Request
-from evenhand.paper.reproduce.tuned import NEEDED, RIVALS, TUNED, Tuned, own_values, tuned_for
+from evenhand.paper.reproduce.tuned import BASELINES, NEEDED, TUNED, Tuned, own_values, tuned_for
 from evenhand.paper.settings import PublishedSettings, Source
 from evenhand.paper.settings import settings as published_settings
-from evenhand.rivals.run import Challenger
 from evenhand.samplers import Sampler
 from evenhand.training.settings import Settings
+from evenhand.utils.errors import InputError
 
 DEFAULT_METHODS = (*METHODS, "dns:candidates=2", "ease", "als")
 """The paper's ten rows, DNS with the other pool it may have had, and what needs no negatives at all."""
@@ -30,7 +30,7 @@ class Recipe:
     entrant: Entrant
     encoder: Encoder | None
     settings: Settings | None
-    """Encoder and settings are None for a rival, which is not trained."""
+    """Encoder and settings are None for a baseline, which is not trained."""
     source: str
     """Where the numbers come from, in words."""
 
@@ -41,7 +41,7 @@ class Recipe:
     def to_json(self) -> dict[str, Any]:
         """All the numbers, as they were used."""
         if isinstance(self.entrant, Challenger):
-            return {"rival": asdict(self.entrant.rival), "source": self.source}
+            return {"rival": asdict(self.entrant.baseline), "source": self.source}
         assert self.encoder is not None
         assert self.settings is not None
         return {
@@ -64,10 +64,10 @@ def published_row(label: str) -> str | None:
 
 
 def recipe(request: Request, asked: str) -> Recipe:
-    """The row of a method or rival as it was asked for: `name:key=value` overrules every other source."""
+    """The row of a method or baseline as it was asked for: `name:key=value` overrules every other source."""
     one = entrant(asked)
     if isinstance(one, Challenger):
-        return _rival(request, one)
+        return _baseline(request, one)
     row = published_row(one.label)
     assert row is not None, "every training method is a row of the paper"
     tuned = tuned_for(request.dataset, request.encoder, one.label)
@@ -126,12 +126,12 @@ def _tuned(request: Request, one: Contender, tuned: Tuned) -> Recipe:
     )
 
 
-def _rival(request: Request, one: Challenger) -> Recipe:
+def _baseline(request: Request, one: Challenger) -> Recipe:
     named = {text.partition("=")[0] for text in one.label.split(":")[1:]}
-    found = RIVALS.get(request.dataset, {}).get(one.method, {})
+    found = BASELINES.get(request.dataset, {}).get(one.method, {})
     values = {name: value for name, value in found.items() if name not in named}
-    source = "docs/rivals.md" if values else "as asked for" if named else "its defaults"
-    return Recipe(replace(one, rival=replace(one.rival, **values)), None, None, source)
+    source = "docs/baselines.md" if values else "as asked for" if named else "its defaults"
+    return Recipe(replace(one, baseline=replace(one.baseline, **values)), None, None, source)
 
 
 def _encoder(request: Request, numbers: PublishedSettings) -> Encoder:

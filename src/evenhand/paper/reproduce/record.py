@@ -18,9 +18,9 @@ from typing import Any
 import evenhand
 from evenhand.data.fingerprint import fingerprint
 from evenhand.data.splits import Split
-from evenhand.errors import InputError, written_by_us
 from evenhand.paper.reproduce.request import PARTS, Request
 from evenhand.training.checkpoint import write_whole
+from evenhand.utils.errors import InputError, written_by_us
 
 FORMAT = 1
 WORK = ".work"

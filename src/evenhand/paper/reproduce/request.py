@@ -6,10 +6,10 @@ import shlex
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from evenhand.errors import InputError, unknown
 from evenhand.paper.published import cells
 from evenhand.paper.settings import settings as published_settings
 from evenhand.training.settings import ProtocolName
+from evenhand.utils.errors import InputError, unknown
 
 SettingsName = Literal["paper", "released", "tuned"]
 SWEEPS = ("alpha", "beta", "gamma")

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.data.splits import Split
-from evenhand.errors import InputError, RunError, StoppedError
 from evenhand.paper.reproduce import people
 from evenhand.paper.reproduce.fits import batches, fit_batch, forget
 from evenhand.paper.reproduce.recipes import Recipe, recipe, swept
@@ -20,6 +19,7 @@ from evenhand.paper.reproduce.record import Record, open_record, work_folder, wr
 from evenhand.paper.reproduce.request import Request
 from evenhand.training.checkpoint import one_process
 from evenhand.training.progress import OnEpoch
+from evenhand.utils.errors import InputError, RunError, StoppedError
 
 Tell = Callable[[str], None]
 Bars = Callable[[str], OnEpoch | None]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from evenhand.data.fetch import cache_folder
-from evenhand.data.named import load_split
-from evenhand.data.read import read_interactions
+from evenhand.data.datasets.fetch import cache_folder
+from evenhand.data.datasets.load import load_split
+from evenhand.data.reading.read import read_interactions
 from evenhand.data.splits import Split, given_split
-from evenhand.errors import InputError
 from evenhand.training.settings import ProtocolName
+from evenhand.utils.errors import InputError
 
 AUTHORS_FILES = ("paper_train.csv", "paper_test.csv")
 """Names under which the authors' split of a data set is looked for; columns user,item[,rating]."""
@@ -30,8 +30,7 @@ def load_part(dataset: str, data_dir: str | None, protocol: ProtocolName) -> Spl
     if folder is None:
         return load_split(dataset, data_dir, test_part="random", test=TEST_SHARE, validation=validation)
     train, test = (
-        read_interactions(str(folder / name), user="user", item="item", allow_small=True)
-        for name in AUTHORS_FILES
+        read_interactions(str(folder / name), user="user", item="item", allow_small=True) for name in AUTHORS_FILES
     )
     split = given_split(train, test, validation=validation)
     return replace(split, description=f"the authors' split: {split.description}")

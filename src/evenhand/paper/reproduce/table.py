@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from evenhand.errors import InputError
-from evenhand.metrics.student import t_quantile
+from evenhand.metrics.student_t import t_quantile
 from evenhand.paper.errata import LOWER_IS_BETTER
 from evenhand.paper.published import Cell, cells
 from evenhand.paper.reproduce.recipes import published_row
 from evenhand.paper.reproduce.record import Document
 from evenhand.paper.reproduce.request import SWEEPS, TABLES
+from evenhand.utils.errors import InputError
 
 PERFORMANCE = ("precision", "recall", "f1", "ndcg", "ohr", "ocr", "uhr", "ucr")
 ERRORS_K = 5
@@ -129,8 +129,7 @@ def grids(document: Document, part: str | None = None) -> list[Grid]:
             raise InputError(f"the error table needs --k {ERRORS_K}; the results have {what['ks']}.")
         return [_grid(document, "errors", {"mse": "mse", "fpr": "fpr@5", "fnr": "fnr@5"}, None, "errors")]
     return [
-        _grid(document, "performance", {name: f"{name}@{k}" for name in PERFORMANCE}, k, f"top {k}")
-        for k in what["ks"]
+        _grid(document, "performance", {name: f"{name}@{k}" for name in PERFORMANCE}, k, f"top {k}") for k in what["ks"]
     ]
 
 
@@ -138,18 +137,13 @@ def title(document: Document) -> str:
     """Which experiment this is, in a line."""
     what = document["identity"]
     seeds = f"{what['seeds']} seed{'s' if what['seeds'] > 1 else ''}"
-    return (
-        f"{what['dataset']}, {what['encoder']}, {seeds}, protocol {what['protocol']}, "
-        f"settings {what['settings']}"
-    )
+    return f"{what['dataset']}, {what['encoder']}, {seeds}, protocol {what['protocol']}, settings {what['settings']}"
 
 
 def _grid(document: Document, table: str, columns: dict[str, str], k: int | None, word: str) -> Grid:
     what = document["identity"]
     printed = {
-        (c.method, c.metric): c
-        for c in cells(table, what["dataset"], what["encoder"], k=k)
-        if c.metric in columns
+        (c.method, c.metric): c for c in cells(table, what["dataset"], what["encoder"], k=k) if c.metric in columns
     }
     rows = {}
     for label, entry in document["entries"].items():
@@ -161,14 +155,9 @@ def _grid(document: Document, table: str, columns: dict[str, str], k: int | None
 def _sweep(document: Document) -> Grid:
     part = document["identity"]["part"]
     printed = {(c.setting, _key(c)): c for c in cells(TABLES[part])}
-    columns = tuple(
-        dict.fromkeys([*(k for _, k in printed if k not in _MORE.get(part, ())), *_MORE.get(part, ())])
-    )
+    columns = tuple(dict.fromkeys([*(k for _, k in printed if k not in _MORE.get(part, ())), *_MORE.get(part, ())]))
     entries = sorted(document["entries"].items(), key=lambda item: float(item[0]))
-    rows = {
-        value: tuple(pair(entry, key, printed.get((value, key))) for key in columns)
-        for value, entry in entries
-    }
+    rows = {value: tuple(pair(entry, key, printed.get((value, key))) for key in columns) for value, entry in entries}
     return Grid(f"{title(document)}, {part}", part, columns, rows)
 
 
@@ -210,9 +199,7 @@ def made_by(entries: dict[str, Any]) -> str:
     lines = ["| row | numbers | best epochs | seconds | hardware |", "|---|---|---|---|---|"]
     for label, entry in entries.items():
         epochs = _span(entry["chosen_epochs"])
-        lines.append(
-            f"| `{label}` | {_numbers(entry)} | {epochs} | {entry['seconds']:g} | {entry['hardware']} |"
-        )
+        lines.append(f"| `{label}` | {_numbers(entry)} | {epochs} | {entry['seconds']:g} | {entry['hardware']} |")
     return "\n".join(lines)
 
 
@@ -223,9 +210,7 @@ def _numbers(entry: dict[str, Any]) -> str:
     decay = ",".join(map(str, used["milestones"]))
     falls = f", a tenth after {decay}" if decay else ""
     found = entry.get("epochs_found")
-    epochs = (
-        f"{used['epochs']} epochs at most" if found is None else f"{found} epochs, found on held-out pairs"
-    )
+    epochs = f"{used['epochs']} epochs at most" if found is None else f"{found} epochs, found on held-out pairs"
     return (
         f"batch {used['batch']}, lr {used['lr']:g}{falls}, weight decay {used['weight_decay']:g}, "
         f"{epochs}; {entry['source']}"

@@ -66,11 +66,11 @@ TUNED: Mapping[tuple[str, str], Mapping[str, Tuned]] = {
 }
 """(dataset, encoder) → method as asked for → numbers; ML-100K's are docs/methods.md's first table."""
 
-RIVALS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+BASELINES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "ml-100k": {"ease": {"l2": 400}, "als": {"factors": 128, "alpha": 2, "l2": 30}},
     "ml-1m": {"ease": {"l2": 980}, "als": {"factors": 34, "alpha": 2.3, "l2": 5.5}},
 }
-"""dataset → rival → parameters, found on validation (docs/rivals.md); the first l2 is the literature's."""
+"""dataset → baseline → parameters, found on validation (docs/baselines.md); the first l2 is the literature's."""
 
 
 def tuned_for(dataset: str, encoder: str, asked: str) -> Tuned | None:

@@ -57,8 +57,6 @@ def numba_works() -> bool:
         njit(lambda x: x + 1)(1)
     except Exception as problem:
         reason = str(problem).splitlines()[0]
-        warnings.warn(
-            f"numba does not work here ({reason}); training goes on with torch, slower.", stacklevel=4
-        )
+        warnings.warn(f"numba does not work here ({reason}); training goes on with torch, slower.", stacklevel=4)
         return False
     return bool(numba)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from evenhand import keyed
+from evenhand.utils import keyed
 
 if TYPE_CHECKING:
     from evenhand.training.loop import Loop

@@ -126,9 +126,7 @@ def choose_weighted(
         user = of[order[r, begin + b]]
         place = scaled(uniform(own[r, step], b), law.mass[user])
         if len(law.before_item):
-            negatives[r, b] = free_item_by_weight(
-                law.indptr, law.items, law.before_item, law.before_pair, user, place
-            )
+            negatives[r, b] = free_item_by_weight(law.indptr, law.items, law.before_item, law.before_pair, user, place)
         else:
             negatives[r, b] = free_item(law.indptr, law.items, user, place)
 

@@ -1,6 +1,6 @@
 """Keyed random numbers and draws of unobserved items, compiled: the same numbers as in torch.
 
-Twins of `evenhand.keyed` and of the laws in `evenhand.samplers`: given a key they draw the same items. Like
+Twins of `evenhand.utils.keyed` and of the laws in `evenhand.samplers`: given a key they draw the same items. Like
 all compiled code here they take whole arrays and indices: a slice in a hot loop is an object to be counted.
 """
 
@@ -24,8 +24,7 @@ def _fetch(typing: Any, table: Any, r: Any, row: Any, k: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
         place = [
-            context.cast(builder, a, t, types.intp)
-            for a, t in zip(arguments[1:], signature.args[1:], strict=True)
+            context.cast(builder, a, t, types.intp) for a, t in zip(arguments[1:], signature.args[1:], strict=True)
         ]
         pointer = cgutils.get_item_pointer(context, builder, signature.args[0], array, place)
         byte, whole = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -102,9 +101,7 @@ def free_items(
 
 
 @njit(error_model="numpy", cache=True)
-def free_item_by_weight(
-    indptr: Any, items: Any, before_item: Any, before_pair: Any, user: Any, place: Any
-) -> Any:
+def free_item_by_weight(indptr: Any, items: Any, before_item: Any, before_pair: Any, user: Any, place: Any) -> Any:
     """The same where every item has a weight: both searches are over exact sums of integers."""
     start = indptr[user]
     own = before_pair[start]

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evenhand.errors import InputError
 from evenhand.training.engines.base import recording
 from evenhand.training.engines.fused_tables import (
     LAST,
@@ -27,6 +26,7 @@ from evenhand.training.engines.fused_tables import (
     power,
     shape_for,
 )
+from evenhand.utils.errors import InputError
 
 _GRAPH_STEPS = 32
 """Steps that are recorded, and replayed, together."""
@@ -110,9 +110,7 @@ class FusedSteps:
         self._launch_shared = self._shared_launch() if rule.draws else lambda: None
         self._launch_second = self._touched_launch() if self.lazy else self._dense_launch()
 
-    def begin_epoch(
-        self, order: Tensor, own: Tensor, shared: Tensor, rates: Sequence[float] | Tensor
-    ) -> None:
+    def begin_epoch(self, order: Tensor, own: Tensor, shared: Tensor, rates: Sequence[float] | Tensor) -> None:
         """Take an epoch's order int [R, N], keys int64 [R, steps] and learning rates [R]."""
         self._order.copy_(order)
         self._own.copy_(own)

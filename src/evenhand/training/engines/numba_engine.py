@@ -52,9 +52,7 @@ _POSITIVES_A_STRIDE = 2**15
 """About a twentieth of a second of work between two looks at the clock."""
 
 _MOVES = np.arange(1, 20_001)
-_CORRECTIONS = tuple(
-    np.append(np.inf, (1 - beta**_MOVES) ** -power) for beta, power in ((0.9, 1), (0.999, 0.5))
-)
+_CORRECTIONS = tuple(np.append(np.inf, (1 - beta**_MOVES) ** -power) for beta, power in ((0.9, 1), (0.999, 0.5)))
 
 
 class NumbaEngine(Engine):

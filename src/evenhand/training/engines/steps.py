@@ -131,9 +131,7 @@ def _slope(
         fetch(items, r, negatives[r, min(b + _AHEAD, size - 1)], k)
     pair = order[r, begin + b]
     user = of[pair]
-    margin = np.float64(
-        dot(users, user, items, negatives[r, b], r) - dot(users, user, items, positives[pair], r)
-    )
+    margin = np.float64(dot(users, user, items, negatives[r, b], r) - dot(users, user, items, positives[pair], r))
     losses[r, b] = max(margin, 0.0) + math.log1p(math.exp(-abs(margin)))
     slopes[r, b] = 1 / (1 + math.exp(-margin)) / size
 

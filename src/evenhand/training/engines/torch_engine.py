@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from evenhand import keyed
 from evenhand.encoders.base import Vectors
 from evenhand.objectives import Scored
 from evenhand.samplers.base import Batch, rows
 from evenhand.training.engines.base import Engine, Plan
+from evenhand.utils import keyed
 
 
 class TorchEngine(Engine):
@@ -49,9 +49,7 @@ class TorchEngine(Engine):
             return torch.stack([loss.detach().double(), *self._diagnose(users, negatives)])
 
     @torch.no_grad()
-    def _choose(
-        self, vectors: Vectors, users: Tensor, positives: Tensor, own: Tensor, shared: Tensor
-    ) -> Tensor:
+    def _choose(self, vectors: Vectors, users: Tensor, positives: Tensor, own: Tensor, shared: Tensor) -> Tensor:
         loop = self.loop
         seen = loop.model.raw() if loop.settings.sampler_scores == "raw" else vectors
         first = loop.samplers[0]

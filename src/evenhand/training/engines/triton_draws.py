@@ -1,7 +1,7 @@
 # mypy: disable-error-code="no-untyped-def"
 """Keyed random numbers and draws of unobserved items in Triton: the same numbers as in torch.
 
-Twins of `evenhand.keyed` and of the laws in `evenhand.samplers`; given a key they draw the same items.
+Twins of `evenhand.utils.keyed` and of the laws in `evenhand.samplers`; given a key they draw the same items.
 Importing this module needs Triton.
 """
 

@@ -159,9 +159,7 @@ def _add(gradient, where, value, mask, EXACT: tl.constexpr):
 
 
 @triton.jit
-def _leave_sums(
-    parts, block, blocks, u, negative, loss, live, n_items, hot, held, held_at, HELD: tl.constexpr
-):
+def _leave_sums(parts, block, blocks, u, negative, loss, live, n_items, hot, held, held_at, HELD: tl.constexpr):
     """Sums over this program's positives, for the tally: loss, hot negatives, false negatives, positives."""
     is_hot = tl.load(hot + negative, mask=live, other=0)
     tl.store(parts + block, tl.sum(tl.where(live, loss, 0.0)))
@@ -233,6 +231,4 @@ def learn(
     tl.store(rows, tl.where(live, u, -1), mask=b < batch)
     tl.store(rows + batch, tl.where(live, positive, -1), mask=b < batch)
     tl.store(rows + 2 * batch, tl.where(live, negative, -1), mask=b < batch)
-    _leave_sums(
-        parts + r * 4 * blocks, block, blocks, u, negative, loss, live, n_items, hot, held, held_at, HELD
-    )
+    _leave_sums(parts + r * 4 * blocks, block, blocks, u, negative, loss, live, n_items, hot, held, held_at, HELD)

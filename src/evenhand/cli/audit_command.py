@@ -1,0 +1,200 @@
+"""`evenhand audit`: how accurate and how biased are these recommendations, and is that more than chance?"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evenhand.cli import options as opt
+from evenhand.cli.flatten import flattened
+from evenhand.utils.errors import InputError
+
+if TYPE_CHECKING:
+    from evenhand.audit.gates import Judged
+    from evenhand.audit.result import Audit
+
+
+@dataclass(frozen=True)
+class Naming:
+    """What the lists call their columns; users and items are called as in train or just user and item."""
+
+    rec_user: Annotated[
+        str | None, typer.Option(help="Column of user ids in the lists.", rich_help_panel="Reading")
+    ] = None
+    rec_item: Annotated[
+        str | None, typer.Option(help="Column of item ids in the lists.", rich_help_panel="Reading")
+    ] = None
+    rank: Annotated[
+        str | None, typer.Option(help="Column of ranks, the first item lowest.", rich_help_panel="Reading")
+    ] = None
+    score: Annotated[
+        str | None, typer.Option(help="Column of scores, the first item highest.", rich_help_panel="Reading")
+    ] = None
+
+
+@dataclass(frozen=True)
+class Checking:
+    """What CI asks for."""
+
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(help="Exit 1 where this holds: ohr@10>0.6, a.ndcg@10<b.ndcg@10.", rich_help_panel="CI"),
+    ] = None
+    baseline: Annotated[
+        str | None, typer.Option(help="An earlier audit (--save) to compare with.", rich_help_panel="CI")
+    ] = None
+    save: Annotated[str | None, typer.Option(help="Write the audit as JSON to this file.", rich_help_panel="CI")] = None
+    junit: Annotated[
+        str | None, typer.Option(help="Write the gates as JUnit XML to this file.", rich_help_panel="CI")
+    ] = None
+    github: Annotated[
+        bool, typer.Option("--github", help="Print annotations for a GitHub run.", rich_help_panel="CI")
+    ] = False
+
+
+@dataclass(frozen=True)
+class Known:
+    """What else is known of users and items."""
+
+    users_file: Annotated[str | None, typer.Option(help="Attributes of users, by id.", rich_help_panel="Slices")] = None
+    items_file: Annotated[str | None, typer.Option(help="Attributes of items, by id.", rich_help_panel="Slices")] = None
+    title: Annotated[str | None, typer.Option(help="Column of --items-file with titles.", rich_help_panel="Slices")] = (
+        None
+    )
+    slice_by: Annotated[
+        list[str] | None, typer.Option(help="Column to slice by; may be repeated.", rich_help_panel="Slices")
+    ] = None
+
+
+@flattened
+def command(
+    train: Annotated[str, typer.Option(help="The interactions the lists were made from.")],
+    recs: Annotated[
+        list[str],
+        typer.Option(
+            help="Lists as NAME=FILE, with user, item and rank or score; repeatable. Findings are about the first."
+        ),
+    ],
+    naming: Naming,
+    known: Known,
+    checking: Checking,
+    reading: opt.Reading,
+    test: Annotated[str | None, typer.Option(help="The interactions that were held out.")] = None,
+    k: opt.Ks = "5,10,20",
+    hot: opt.Hot = "honest",
+    out: Annotated[str | None, typer.Option(help="Write a report to this .html file.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over files that exist.")] = False,
+    json: opt.Json = False,
+) -> None:
+    """Audit recommendation lists of any system: accuracy, popularity bias, exposure, with intervals."""
+    from evenhand.audit.audit_progress import audit_bar
+    from evenhand.audit.baseline import against
+    from evenhand.audit.document import read_audit, to_json
+    from evenhand.audit.files import check_target
+    from evenhand.audit.gates import check_gates, judge, parse_gate
+    from evenhand.audit.run_audit import audit
+    from evenhand.cli import inputs, show
+
+    ks = inputs.list_lengths(k)
+    gates = [parse_gate(text) for text in checking.fail_if or ()]
+    check_gates(gates, ks, test is not None)
+    for target in (out, checking.save, checking.junit):
+        check_target(target, force)
+    if out is not None and Path(out).suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"--out is for the report, so '{out}' must end in .html; --save writes JSON.")
+    earlier = None if checking.baseline is None else read_audit(Path(checking.baseline))
+    names = {"user": naming.rec_user, "item": naming.rec_item, "rank": naming.rank, "score": naming.score}
+    with audit_bar() as progress:
+        found = audit(
+            _named(recs),
+            train,
+            test,
+            k=ks,
+            hot=hot or "honest",
+            columns={role: name for role, name in names.items() if name is not None},
+            users_file=known.users_file,
+            items_file=known.items_file,
+            title=known.title,
+            slice_by=known.slice_by or (),
+            reading=asdict(reading),
+            progress=progress,
+        )
+    if earlier is not None:
+        found = against(found, earlier)
+    judged = judge(gates, found)
+    _write(found, judged, out, checking)
+    if json:
+        show.print_json(to_json(found))
+    else:
+        _print(found, [path for path in (out, checking.save, checking.junit) if path is not None])
+    _tell(found, judged, checking.github, sys.stderr if json else sys.stdout)
+    if any(one.failed for one in judged):
+        raise typer.Exit(1)
+
+
+def _named(recs: list[str]) -> dict[str, str]:
+    """`mine=a.csv` as it says; a plain path goes by the file's stem."""
+    found: dict[str, str] = {}
+    for text in recs:
+        name, equals, file = text.partition("=")
+        if not equals or Path(text).is_file():
+            name, file = Path(text).stem, text
+        if not name or not file:
+            raise InputError(f"--recs takes NAME=FILE or a file, not '{text}'.")
+        if name in found:
+            raise InputError(f"two lists are called '{name}'; give each its own name: --recs NAME=FILE.")
+        found[name] = file
+    return found
+
+
+def _write(found: Audit, judged: list[Judged], out: str | None, checking: Checking) -> None:
+    from evenhand.audit.files import save_audit, save_junit
+
+    if checking.save is not None:
+        save_audit(found, checking.save)
+    if checking.junit is not None:
+        save_junit(judged, checking.junit)
+    if out is not None:
+        from evenhand.report import write_report
+
+        write_report(found, Path(out))
+
+
+def _print(found: Audit, written: list[str]) -> None:
+    from evenhand.audit.summary import headings, lines
+    from evenhand.cli import show
+
+    screen = show.console()
+    cells = list(lines(found))
+    fits = show.width_of([headings(found), *cells]) <= screen.width
+    told = ", with 95 % intervals over users" if fits else ""
+    show.print_sentence(screen, f"top {found.k}{told} (all metrics: --json)")
+    show.print_listing(headings(found), cells if fits else lines(found, intervals=False))
+    narrow = [] if fits else ["a wider terminal shows the intervals too; --out and --json have them."]
+    show.print_notes(screen, [f"hot are {found.data['hot_rule']}", *found.notes, *narrow])
+    for finding in found.findings:
+        show.print_sentence(screen, f"• {finding.sentence}")
+    for change in found.changes:
+        if change.beyond_uncertainty:
+            way = {True: ", for the worse", False: ", for the better", None: ""}[change.worse]
+            values = f"{change.before.value:.4f} to {change.after.value:.4f}"
+            name = f"{change.metric}@{change.k} of {change.name}"
+            show.print_sentence(screen, f"changed: {name} went from {values}{way}.")
+    if written:
+        show.print_sentence(screen, f"Written to {', '.join(written)}")
+
+
+def _tell(found: Audit, judged: list[Judged], github: bool, stream: Any) -> None:
+    from evenhand.audit.ci_output import github_lines
+    from evenhand.utils.safe_text import one_line
+
+    if github:
+        for line in github_lines(found, judged):
+            print(line, file=stream)
+    for one in judged:
+        if one.failed:
+            print(f"evenhand: gate failed: {one_line(one.sentence)}", file=sys.stderr)

@@ -1,0 +1,161 @@
+"""`evenhand compare`: several methods on one data set, in one table with error bars."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evenhand.cli import options as opt
+from evenhand.cli.flatten import flattened
+from evenhand.utils.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from evenhand.cli.plan import Plan
+    from evenhand.experiments.compare import CompareResult
+
+
+@flattened
+def command(
+    data: opt.Data,
+    training: opt.Training,
+    sampling: opt.Sampling,
+    splitting: opt.Splitting,
+    reading: opt.Reading,
+    methods: Annotated[
+        str, typer.Option(help="Methods and baselines, separated by commas; parameters as name:key=value.")
+    ] = "rns,pns,dns,auc-ns",
+    tune: Annotated[
+        int, typer.Option(help="First search each method's parameters on validation, in so many trials.")
+    ] = 0,
+    k: opt.Ks = "5,10,20",
+    hot: opt.Hot = None,
+    out: Annotated[str | None, typer.Option(help="Folder for results, recommendations and a report.")] = None,
+    force: opt.Force = False,
+    resume: opt.Resume = False,
+    json: opt.Json = False,
+    explain: opt.Explain = False,
+    data_dir: opt.DataDir = None,
+) -> None:
+    """Train several methods alike and compare their accuracy and popularity bias."""
+    from evenhand.cli import show
+    from evenhand.cli.plan import make_plan, say
+    from evenhand.cli.searching import flags_given
+    from evenhand.experiments.compare import compare
+    from evenhand.experiments.output import run_folder, write_comparison
+    from evenhand.paper.mse import with_mse
+    from evenhand.training.progress import contender_bars
+
+    report: Path | None = None
+    if tune < 0:
+        raise InputError(f"--tune takes a number of trials, not {tune}.")
+    plan = make_plan(
+        data,
+        methods.split(","),
+        training,
+        sampling,
+        splitting,
+        reading,
+        k=k,
+        data_dir=data_dir,
+        out=out,
+        force=force,
+        resume=resume,
+    )
+    if explain:
+        say(plan, training, hot, json)
+    with (
+        run_folder(plan.folder, force, resume) as checkpoints,
+        contender_bars(len(plan.contenders) * (2 if tune else 1)) as progress,
+    ):
+        result = compare(
+            plan.source.split,
+            plan.contenders,
+            plan.encoder,
+            training.seeds,
+            plan.settings,
+            protocol=plan.protocol,
+            ks=plan.ks,
+            hot=hot,
+            device=training.device,
+            other_tests=plan.source.other_tests,
+            progress=progress,
+            checkpoints=checkpoints,
+            resume=resume,
+            tune=tune,
+            held=flags_given(training, sampling),
+        )
+        result = with_mse(result, plan.source.split)
+        if plan.folder is not None:
+            lists = write_comparison(result, plan.folder, {"data": plan.data})
+            report = _report(result, lists, plan, data, data_dir)
+    if json:
+        show.print_json(result.to_json())
+    else:
+        seeds = f"{training.seeds} seed{'s' if training.seeds > 1 else ''}"
+        _print(result, f"{data}, {training.encoder}, {seeds}, protocol {plan.protocol}", plan.folder, report)
+
+
+def _report(
+    result: CompareResult, lists: dict[str, pa.Table], plan: Plan, data: str, data_dir: str | None
+) -> Path | None:
+    """Write the report. What goes wrong here is told and costs the report alone, never the run's results."""
+    from evenhand.report.comparison import write_comparison_report
+    from evenhand.utils.safe_text import one_line
+
+    assert plan.folder is not None
+    path = plan.folder / "report.html"
+    try:
+        write_comparison_report(result, lists, plan.source.split, path, _titles(data, data_dir))
+    except Exception as problem:
+        told = one_line(f"no report was written: {type(problem).__name__}: {problem}")
+        print(f"note: {told}", file=sys.stderr)
+        return None
+    return path
+
+
+def _titles(data: str, data_dir: str | None) -> pa.Table | None:
+    """The items' titles, where the dataset has them at hand."""
+    from evenhand.cli.inputs import is_dataset
+    from evenhand.data.datasets.known import DATASETS
+    from evenhand.data.datasets.load import item_titles
+
+    if not is_dataset(data) or DATASETS[data].read_titles is None:
+        return None
+    try:
+        return item_titles(data, data_dir, download=False)
+    except InputError:
+        return None
+
+
+def _print(result: CompareResult, title: str, folder: Path | None, report: Path | None) -> None:
+    from evenhand.cli import show
+    from evenhand.experiments.verdict import headline_k
+    from evenhand.utils.phrases import count
+
+    screen = show.console()
+    shortened = show.print_rows(screen, result.rows, title)
+    for name, rows in result.other_tests.items():
+        middle = [row for row in rows if row.k == headline_k(result.ks)]
+        show.print_rows(screen, middle, f"unbiased test ({name})")
+    chosen = [
+        f"{label}, best of {count(len(found.trials), 'trial')}: "
+        + ", ".join(f"{name}={value}" for name, value in found.parameters.items())
+        for label, found in result.tuned.items()
+    ]
+    times = ", ".join(
+        f"{label} {fit.seconds:.0f} s" + (f" ({show.span(fit.epochs)} epochs)" if fit.epochs else "")
+        for label, fit in result.fits.items()
+    )
+    show.print_notes(screen, [f"split {result.description}", *chosen, *result.notes, f"trained {times}", *shortened])
+    show.print_sentence(screen, f"\n{result.sentence}")
+    if folder is not None:
+        files = "results.json, recommendations.parquet, config.json" + (", report.html" if report else "")
+        show.print_sentence(screen, f"Written to {folder}/: {files}")
+        if report is not None:
+            show.print_sentence(screen, f"Open the report in a browser: {report}")

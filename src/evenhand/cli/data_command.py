@@ -1,0 +1,140 @@
+"""`evenhand data`: which datasets there are, what is in one, how to divide it, and how to get it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from evenhand.cli import options as opt
+from evenhand.cli.flatten import flattened
+
+app = typer.Typer(help="List, describe, split and fetch datasets.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_(data_dir: opt.DataDir = None, json: opt.Json = False) -> None:
+    """List the datasets known by name, and where each was found."""
+    from evenhand.cli import show
+    from evenhand.data.datasets.load import list_datasets
+
+    found = list_datasets(data_dir)
+    if json:
+        show.print_json(
+            {
+                "datasets": [
+                    {
+                        "name": one.name,
+                        "title": one.title,
+                        "found": str(one.found) if one.found else None,
+                        "how_to_get": one.how_to_get,
+                    }
+                    for one in found
+                ]
+            }
+        )
+        return
+    places = ["built in" if one.name == "demo" else str(one.found or one.how_to_get) for one in found]
+    show.print_listing(
+        ("name", "what it is", "where"),
+        [(one.name, one.title, place) for one, place in zip(found, places, strict=True)],
+    )
+
+
+@app.command("describe")
+@flattened
+def describe(
+    data: opt.Data,
+    reading: opt.Reading,
+    json: opt.Json = False,
+    data_dir: opt.DataDir = None,
+) -> None:
+    """Describe a dataset or a file: size, density, and how skewed its popularity is."""
+    from evenhand.cli import inputs, show
+    from evenhand.data.describe import describe as summarise
+
+    found = summarise(inputs.read_file_or_name(data, data_dir, reading))
+    if json:
+        show.print_json(asdict(found))
+        return
+    screen = show.console()
+    for label, value in (
+        ("users", f"{found.users:,}"),
+        ("items", f"{found.items:,}"),
+        ("interactions", f"{found.pairs:,}"),
+        ("density", f"{100 * found.density:.3g} %"),
+        (
+            "items per user",
+            f"{found.activity_min:,} to {found.activity_max:,}, median {found.activity_median:g}",
+        ),
+        (
+            "popularity",
+            f"Gini {found.popularity_gini:.3f}; the hottest 15 % hold {100 * found.hot_share:.1f} %",
+        ),
+    ):
+        screen.print(f"{label:15} {value}", highlight=False)
+    show.print_notes(screen, found.notes)
+
+
+@app.command("split")
+@flattened
+def split(
+    data: opt.Data,
+    out: Annotated[str, typer.Option(help="Folder for train, validation and test.")],
+    reading: opt.Reading,
+    how: Annotated[str, typer.Option("--split", help="random, per-user, leave-last-out or time.")] = "random",
+    test: Annotated[float, typer.Option("--test-share", help="Share of the pairs in test.")] = 0.2,
+    validation: Annotated[
+        float, typer.Option("--validation-share", help="Share in validation; 0 writes no such file.")
+    ] = 0.1,
+    split_seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
+    form: Annotated[str, typer.Option("--to", help="parquet, csv or tsv.")] = "csv",
+    force: opt.Force = False,
+    json: opt.Json = False,
+    data_dir: opt.DataDir = None,
+) -> None:
+    """Divide a log into files of train, validation and test, to judge any recommender on."""
+    from pathlib import Path
+
+    from evenhand.cli import inputs, show
+    from evenhand.data.write import ENDINGS, write_table
+    from evenhand.utils.atomic_folder import check_folder, new_folder
+    from evenhand.utils.errors import unknown
+
+    if f".{form}" not in ENDINGS:
+        raise unknown("form of a table", form, [ending.lstrip(".") for ending in ENDINGS])
+    check_folder(Path(out), force)
+    log = inputs.read_file_or_name(data, data_dir, reading)
+    made = log.split(test=test, validation=validation, seed=split_seed, how=how)
+    parts = {name: part for name, part in made.parts().items() if len(part) or name != "validation"}
+    files = [f"{name}.{form}" for name in parts]
+    with new_folder(out, files, force=force) as place:
+        for file, part in zip(files, parts.values(), strict=True):
+            write_table(part.to_table(), place / file)
+    sizes = {name: len(part) for name, part in parts.items()}
+    if json:
+        show.print_json({"folder": out, "split": made.description, "pairs": sizes})
+        return
+    screen = show.console()
+    show.print_notes(screen, [f"split {made.description}", *log.notes, *made.notes])
+    told = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
+    show.print_sentence(screen, f"Written to {out}/: {', '.join(files)} (pairs: {told}).")
+
+
+@app.command("fetch")
+def fetch(
+    name: Annotated[str, typer.Argument(help="A dataset's name.")],
+    json: opt.Json = False,
+) -> None:
+    """Download a dataset into the cache folder, where its terms allow that."""
+    from evenhand.cli import show
+    from evenhand.data.datasets.load import fetch_dataset
+    from evenhand.training.progress import download_bar
+
+    with download_bar(name) as progress:
+        folder = fetch_dataset(name, progress=progress)
+    if json:
+        show.print_json({"name": name, "folder": str(folder)})
+    else:
+        show.print_sentence(show.console(), f"{name} is in {folder}.")

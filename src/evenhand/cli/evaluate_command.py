@@ -1,0 +1,53 @@
+"""`evenhand evaluate`: judge recommendation lists from anywhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evenhand.cli import options as opt
+from evenhand.cli.flatten import flattened
+
+
+@flattened
+def command(
+    recs: Annotated[
+        str,
+        typer.Argument(help="Lists, with columns user, item and rank or score; optionally seed and name."),
+    ],
+    train: Annotated[str, typer.Option(help="The interactions the lists were made from.")],
+    test: Annotated[str, typer.Option(help="The interactions that were held out.")],
+    reading: opt.Reading,
+    k: opt.Ks = "5,10,20",
+    hot: opt.Hot = "honest",
+    rec_user: opt.RecUser = None,
+    rec_item: opt.RecItem = None,
+    json: opt.Json = False,
+) -> None:
+    """Measure accuracy and popularity bias of recommendation lists."""
+    from evenhand.cli import inputs, show
+    from evenhand.cli.list_columns import lists_of, reading_lists
+    from evenhand.data.splits import given_split
+    from evenhand.experiments.compare import Row
+    from evenhand.metrics.evaluate import evaluate_named
+
+    ks = inputs.list_lengths(k)
+    split = given_split(inputs.read_file(train, reading), inputs.read_file(test, reading, allow_small=True))
+    with reading_lists():
+        lists = lists_of(recs, rec_user, rec_item, reading)
+        found = evaluate_named(lists, split, ks, hot or "honest")
+    if [one.name for one in found] == ["recommendations"]:
+        # Lists without names of their own go by the file's, as in an audit.
+        found = [replace(found[0], name=Path(recs).stem)]
+    notes = list(dict.fromkeys([*split.notes, *(note for one in found for note in one.notes)]))
+    if json:
+        rows = [row for one in found for row in one.to_json()["rows"]]
+        show.print_json({"rows": rows, "hot": found[0].hot, "notes": notes})
+        return
+    screen = show.console()
+    table = [Row(one.name, None, None, row.k, row.metrics) for one in found for row in one.rows]
+    shortened = show.print_rows(screen, table, recs)
+    show.print_notes(screen, [f"hot are {found[0].hot}", *notes, *shortened])

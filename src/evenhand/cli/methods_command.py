@@ -1,0 +1,87 @@
+"""`evenhand methods`: what there is to choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+from evenhand.cli import options as opt
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Something with a name: what it does, where it comes from, and the classes whose parameters it has."""
+
+    name: str
+    summary: str
+    source: str
+    parts: tuple[type, ...]
+
+    def parameters(self) -> dict[str, Any]:
+        return {f.name: f.default for part in self.parts for f in fields(part)}
+
+    def to_json(self) -> dict[str, Any]:
+        from evenhand.experiments.search_space import declared
+
+        ranges, fixed = declared(*self.parts)
+        return {
+            "name": self.name,
+            "summary": self.summary,
+            "parameters": self.parameters(),
+            "ranges": {name: span.to_json() for name, span in ranges.items()},
+            "fixed": fixed,
+            "source": self.source,
+        }
+
+    def cells(self) -> tuple[str, ...]:
+        from evenhand.experiments.search_space import declared
+
+        ranges, _ = declared(*self.parts)
+        texts = [
+            f"{name}={default}" + (f" ({ranges[name]})" if name in ranges else "")
+            for name, default in self.parameters().items()
+        ]
+        return self.name, self.summary, ", ".join(texts) or "–", self.source
+
+
+def command(json: opt.Json = False) -> None:
+    """List methods, encoders and baselines, with their parameters (default and sensible range) and sources."""
+    from evenhand.cli import show
+
+    found = {kind: list(lines) for kind, lines in _everything()}
+    if json:
+        show.print_json({kind: [line.to_json() for line in lines] for kind, lines in found.items()})
+        return
+    for kind, lines in found.items():
+        headings = (kind.removesuffix("s"), "what it does", "parameters", "source")
+        show.print_listing(headings, [line.cells() for line in lines])
+    show.print_sentence(
+        show.console(),
+        "\nParameters: name=default (the range that `evenhand tune` searches; :log by orders of magnitude). "
+        "METHOD@OTHER is the loss of one method with the negatives of another.",
+    )
+
+
+def _everything() -> Iterator[tuple[str, Iterator[_Line]]]:
+    from evenhand.baselines import BASELINES
+    from evenhand.encoders import ENCODERS
+    from evenhand.methods import METHODS
+    from evenhand.training.settings import Settings
+
+    yield "methods", (_Line(m.name, m.summary, m.source, (m.sampler, m.objective)) for m in METHODS.values())
+    yield "rivals", (_Line(r.name, r.summary, r.source, (r.baseline,)) for r in BASELINES.values())
+    yield (
+        "encoders",
+        (_Line(name, *_ENCODERS.get(name, ("", "–")), (kind,)) for name, kind in ENCODERS.items()),
+    )
+    yield (
+        "settings",
+        iter([_Line("training", "how every method is trained", "–", (Settings,))]),
+    )
+
+
+_ENCODERS = {
+    "mf": ("inner products of learned vectors", "Koren et al. 2009"),
+    "lightgcn": ("vectors averaged over the user-item graph", "He et al. 2020"),
+}

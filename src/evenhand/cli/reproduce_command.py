@@ -1,0 +1,194 @@
+"""`evenhand reproduce`: the paper's tables again, with error bars, part by part."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evenhand.cli import options as opt
+from evenhand.cli.flatten import flattened
+from evenhand.utils.errors import RunError
+
+if TYPE_CHECKING:
+    from evenhand.paper.reproduce.request import Request
+
+app = typer.Typer(
+    help="Run the paper's tables again with error bars; a grid that was interrupted goes on.",
+    no_args_is_help=True,
+)
+_ANSWERS = {True: "yes", False: "no", None: "?"}
+Out = Annotated[str, typer.Option("--out", help="Folder of the results; what is finished there is not run again.")]
+Methods = Annotated[
+    str | None,
+    typer.Option(help="Methods and baselines, separated by commas; without it the paper's ten and some more."),
+]
+Values = Annotated[
+    str | None, typer.Option(help="Published values to run, separated by commas; without it all of them.")
+]
+
+
+@dataclass(frozen=True)
+class Running:
+    """What all parts have in common."""
+
+    dataset: Annotated[str, typer.Option(help="ml-100k, ml-1m or yahoo-r3.")] = "ml-100k"
+    encoder: Annotated[str, typer.Option(help="mf or lightgcn.")] = "mf"
+    seeds: Annotated[int, typer.Option(help="How many seeds train side by side.")] = 10
+    protocol: Annotated[str, typer.Option(help="paper: best test epoch. honest: stop and choose on validation.")] = (
+        "paper"
+    )
+    settings: Annotated[
+        str, typer.Option(help="paper: its table. released: its code. tuned: ours, for each method.")
+    ] = "paper"
+    epochs: Annotated[int | None, typer.Option(help="Epochs at most, else as in the settings.")] = None
+    until: Annotated[
+        int | None,
+        typer.Option(help="Find the number of epochs: until so many bring no rise on a tenth of train."),
+    ] = None
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto"
+    data_dir: Annotated[
+        str | None,
+        typer.Option(help="Where the data lies; paper_train.csv and paper_test.csv there are the split."),
+    ] = None
+    time_limit: Annotated[float | None, typer.Option(help="Stop after so many minutes; the same command goes on.")] = (
+        None
+    )
+
+
+@app.command("overall")
+@flattened
+def overall(out: Out, running: Running, methods: Methods = None, k: opt.Ks = "5,10,20", json: opt.Json = False) -> None:
+    """Accuracy and popularity bias of every method: the three large tables."""
+    _methods("overall", out, running, methods, k, json)
+
+
+@app.command("errors")
+@flattened
+def errors(out: Out, running: Running, methods: Methods = None, json: opt.Json = False) -> None:
+    """MSE, FPR and FNR of every method: another look at the runs of `overall`, which it shares."""
+    _methods("errors", out, running, methods, "5,10,20", json)
+
+
+@app.command("alpha")
+@flattened
+def alpha(out: Out, running: Running, values: Values = None, json: opt.Json = False) -> None:
+    """AUC-NS for every published α: how far the score's rank is trusted."""
+    _sweep("alpha", out, running, values, json)
+
+
+@app.command("beta")
+@flattened
+def beta(out: Out, running: Running, values: Values = None, json: opt.Json = False) -> None:
+    """AUC-NS for every published β: how much popularity weighs."""
+    _sweep("beta", out, running, values, json)
+
+
+@app.command("gamma")
+@flattened
+def gamma(out: Out, running: Running, values: Values = None, json: opt.Json = False) -> None:
+    """AUC-NS for every published γ: the range of false-positive rates."""
+    _sweep("gamma", out, running, values, json)
+
+
+@app.command("claims")
+def claims(out: Annotated[str, typer.Option(help="Folder of the results.")], json: opt.Json = False) -> None:
+    """What the results of a folder say of the paper's claims."""
+    from dataclasses import asdict
+
+    from evenhand.cli import show
+    from evenhand.paper.reproduce.claims import claims as read_claims
+    from evenhand.paper.reproduce.record import as_written, documents
+    from evenhand.utils.errors import InputError
+    from evenhand.utils.safe_text import one_line
+
+    with as_written(Path(out)):
+        found = read_claims(documents(Path(out)))
+    if not found:
+        raise InputError(f"{out} holds no results that could be compared; run `evenhand reproduce overall`.")
+    if json:
+        show.print_json([asdict(claim) for claim in found])
+        return
+    with show.reader_may_leave():
+        for what in dict.fromkeys(claim.what for claim in found):
+            print(one_line(what))
+            for claim in found:
+                if claim.what == what:
+                    print(f"  {_ANSWERS[claim.holds]:3}  {one_line(claim.text)}")
+
+
+def _methods(table: str, out: str, running: Running, methods: str | None, k: str, json: bool) -> None:
+    from evenhand.cli import inputs
+    from evenhand.paper.reproduce.recipes import DEFAULT_METHODS
+
+    request = _request("overall", running, inputs.list_lengths(k))
+    if methods is None and running.settings == "tuned":
+        from evenhand.paper.reproduce.tuned import TUNED
+
+        asked: Sequence[str] = tuple(TUNED.get((running.dataset, running.encoder), {"auc-ns": None}))
+    else:
+        asked = DEFAULT_METHODS if methods is None else methods.split(",")
+    _run(table, request, asked, out, running, json)
+
+
+def _sweep(part: str, out: str, running: Running, values: str | None, json: bool) -> None:
+    from evenhand.paper.reproduce.request import SWEEP_KS, swept_values
+
+    request = _request(part, running, SWEEP_KS)
+    _run(part, request, swept_values(part, values), out, running, json)
+
+
+def _request(part: str, running: Running, ks: tuple[int, ...]) -> Request:
+    from evenhand.paper.reproduce.request import Request
+    from evenhand.training.settings import resolve_device
+
+    resolve_device(running.device)
+    chosen: dict[str, Any] = {"protocol": running.protocol, "settings": running.settings}
+    chosen |= {"ks": ks, "epochs": running.epochs, "until": running.until}
+    return Request(part, running.dataset, running.encoder, running.seeds, **chosen)
+
+
+def _run(table: str, request: Request, asked: Sequence[str], out: str, running: Running, json: bool) -> None:
+    from evenhand.cli import show
+    from evenhand.paper.reproduce.record import check_writable, writing
+    from evenhand.paper.reproduce.run import recipes_for, reproduce
+    from evenhand.paper.reproduce.source import load_part
+    from evenhand.paper.reproduce.table import grids, markdown
+    from evenhand.training.checkpoint import write_whole
+    from evenhand.training.progress import contender_bars
+    from evenhand.utils.safe_text import one_line, visible
+
+    folder = Path(out)
+    total = len(recipes_for(request, asked))
+    check_writable(folder)
+    split = load_part(request.dataset, running.data_dir, request.protocol)
+    with contender_bars(total) as bars:
+        outcome = reproduce(
+            request,
+            split,
+            asked,
+            folder,
+            device=running.device,
+            minutes=running.time_limit,
+            tell=lambda line: print(one_line(line), file=sys.stderr, flush=True),
+            bars=bars,
+        )
+    document = outcome.record.document
+    page = folder / f"{table}{request.name.removeprefix(request.part)}.md"
+    with writing(page):
+        write_whole(page, markdown(document, table).encode())
+    if json:
+        show.print_json(document)
+    else:
+        with show.reader_may_leave():
+            for grid in grids(document, table):
+                print("\n".join(map(visible, grid.markdown().split("\n"))), end="\n\n")
+            print(one_line(f"Written to {outcome.record.path} and {page}."))
+    if outcome.failed:
+        raise RunError(f"these could not be trained: {'; '.join(f'{n}: {p}' for n, p in outcome.failed.items())}")
+    if outcome.missing:
+        print(f"still to do: {', '.join(outcome.missing)}; the same command goes on.", file=sys.stderr)

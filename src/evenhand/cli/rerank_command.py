@@ -1,0 +1,104 @@
+"""`evenhand rerank`: better lists out of finished ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evenhand.cli import options as opt
+from evenhand.cli.flatten import flattened
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from evenhand.models.rerank import Reranked
+
+
+@flattened
+def command(
+    recs: Annotated[
+        str,
+        typer.Argument(
+            help="Candidates, more than k a user, with columns user, item and score or rank; optionally seed."
+        ),
+    ],
+    train: Annotated[str, typer.Option(help="The interactions the lists were made from.")],
+    to: Annotated[str, typer.Option(help="A .parquet, .csv or .tsv file for the new lists.")],
+    reading: opt.Reading,
+    method: Annotated[
+        str,
+        typer.Option(
+            help="calibrated, xquad, xquad-binary or compensated. calibrated hardly moves OHR; "
+            "xquad lowers it more and raises OCR."
+        ),
+    ] = "calibrated",
+    strength: Annotated[
+        float | None, typer.Option(help="From 0 (as it came) to 1; without it the method's default.")
+    ] = None,
+    k: Annotated[int, typer.Option("--k", "-k", help="Length of the new lists.")] = 20,
+    validation: Annotated[
+        str | None,
+        typer.Option(help="Later interactions on which to choose the strength; they leave the lists."),
+    ] = None,
+    tolerance: Annotated[
+        float | None, typer.Option(help="How much of NDCG@k the choice may cost; 0.01 (1 %) without it.")
+    ] = None,
+    hot: opt.Hot = None,
+    rec_user: opt.RecUser = None,
+    rec_item: opt.RecItem = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+    json: opt.Json = False,
+) -> None:
+    """Re-rank lists of any recommender against popularity bias."""
+    from pathlib import Path
+
+    from evenhand.cli import inputs, show
+    from evenhand.cli.list_columns import lists_of, reading_lists
+    from evenhand.data.write import check_target, write_table
+    from evenhand.models.rerank import rerank_lists
+    from evenhand.models.rerank.strength import TOLERANCE
+    from evenhand.utils.errors import InputError
+
+    if validation is None:
+        for option, given in (("--tolerance", tolerance), ("--hot", hot)):
+            if given is not None:
+                raise InputError(f"{option} belongs to the choice on --validation; leave it out.")
+    check_target(Path(to), force)
+    allowed = TOLERANCE if tolerance is None else tolerance
+    known = inputs.read_file(train, reading, allow_small=True)
+    later = None if validation is None else inputs.read_file(validation, reading, allow_small=True)
+    with reading_lists():
+        lists = lists_of(recs, rec_user, rec_item, reading)
+        found = rerank_lists(lists, known, method, strength, k, later, tolerance=allowed, hot=hot or "honest")
+    write_table(found.table, Path(to))
+    if json:
+        document = {"to": to, "rows": len(found.table), "method": method, "strength": found.strength, "k": k}
+        choice = {"tolerance": allowed, "hot": found.hot, "trials": [one.to_json() for one in found.trials]}
+        show.print_json(document | {"choice": choice if found.trials else None, "notes": list(found.notes)})
+        return
+    screen = show.console()
+    if found.trials:
+        _print_choice(screen, found, k, allowed)
+    show.print_notes(screen, found.notes)
+    show.print_sentence(
+        screen,
+        f"{len(found.table):,} recommendations written to {to} ({method}, strength {found.strength:g}).",
+    )
+
+
+def _print_choice(screen: Console, found: Reranked, k: int, tolerance: float) -> None:
+    from evenhand.cli import show
+
+    headings = ("strength", f"ndcg@{k} ↑", f"ohr@{k} ↓", f"ocr@{k} ↓", f"ucr@{k} ↓", "")
+    rows = [
+        (
+            f"{one.strength:g}",
+            *(f"{value:.4f}" for value in (one.ndcg, one.ohr, one.ocr, one.ucr)),
+            "chosen" if one.strength == found.strength else "",
+        )
+        for one in found.trials
+    ]
+    show.print_listing(headings, rows)
+    rule = f"chosen: the lowest OHR@{k} on validation for at most {100 * tolerance:g} % of NDCG@{k}"
+    show.print_notes(screen, [rule, f"hot are {found.hot}"])

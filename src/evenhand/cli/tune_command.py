@@ -1,0 +1,249 @@
+"""`evenhand tune`: search the parameters of one method on validation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evenhand.cli import options as opt
+from evenhand.cli.flatten import flattened
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+    from evenhand.cli.plan import Plan
+    from evenhand.experiments.compare import Row
+    from evenhand.experiments.trial import Trial
+    from evenhand.experiments.tune import TuneResult
+
+_SHOWN = 10
+"""Trials in the table that is printed."""
+
+
+@dataclass(frozen=True)
+class Training(opt.Training):
+    """As for other commands, but one seed: a search is better spent on more trials."""
+
+    seeds: Annotated[int, typer.Option(help="Seeds a trial, whose mean counts.", rich_help_panel="Training")] = 1
+
+
+@flattened
+def command(
+    data: opt.Data,
+    out: Annotated[str, typer.Option(help="Folder for the trials; a search that is there goes on.")],
+    training: Training,
+    sampling: opt.Sampling,
+    splitting: opt.Splitting,
+    reading: opt.Reading,
+    method: Annotated[
+        str,
+        typer.Option(help="A method or baseline, as name or name:key=value; what is given is not searched."),
+    ] = "auc-ns",
+    trials: Annotated[int, typer.Option(help="Finished trials in all, the defaults among them.")] = 20,
+    metric: Annotated[
+        str, typer.Option(help="What to raise on validation; or two metrics to trade off: ndcg@10,ohr@10.")
+    ] = "ndcg@10",
+    pick: Annotated[
+        str | None,
+        typer.Option(
+            help="Of two metrics' front: knee (unless told), most-accurate or least-biased.",
+            show_default=False,
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Then train what was chosen, and write the model to this folder.")
+    ] = None,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="Train that model on all data, test included: for production.")
+    ] = False,
+    ranges: Annotated[
+        list[str] | None,
+        typer.Option("--range", help="Search here: key=low..high, key=low..high:log, key=a,b."),
+    ] = None,
+    fix: Annotated[list[str] | None, typer.Option(help="Do not search this: key=value.")] = None,
+    storage: Annotated[
+        str | None, typer.Option(help="A database's URL to keep the trials in, instead of the folder.")
+    ] = None,
+    study: Annotated[str | None, typer.Option(help="Name of the search there, else the method.")] = None,
+    search_seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
+    side_by_side: Annotated[
+        str, typer.Option(help="Trials to ask for at once, which train together where they can; or auto.")
+    ] = "auto",
+    force: opt.Force = False,
+    json: opt.Json = False,
+    data_dir: opt.DataDir = None,
+) -> None:
+    """Search the parameters of one method on validation; a search that was interrupted goes on."""
+    from evenhand.cli import show
+    from evenhand.cli.plan import make_plan
+    from evenhand.cli.searching import (
+        check_model,
+        fixed_values,
+        search_folder,
+        searched_ranges,
+        trials_at_once,
+    )
+    from evenhand.experiments.front import check_pick
+    from evenhand.experiments.goals import parse_goals
+    from evenhand.experiments.output import write_search
+    from evenhand.experiments.setup import Setup
+    from evenhand.experiments.tune import tune
+    from evenhand.training.progress import epoch_bar
+
+    chosen = check_pick(pick, len(parse_goals(metric)))
+    check_model(model, out, refit, force)
+    plan = make_plan(
+        data,
+        [method],
+        training,
+        sampling,
+        splitting,
+        reading,
+        k="10",
+        data_dir=data_dir,
+        out=None,
+        force=force,
+    )
+    (one,) = plan.contenders
+    setup = Setup.of(one, plan.encoder, plan.settings, plan.protocol)
+    fixed = fixed_values(setup, fix or [], training, sampling)
+    with (
+        search_folder(out, force, local=storage is None) as journal,
+        epoch_bar(f"{one.label}, trials") as on_trial,
+    ):
+        result = tune(
+            plan.source.split,
+            one,
+            plan.encoder,
+            trials=trials,
+            seeds=training.seeds,
+            metric=metric,
+            pick=chosen,
+            settings=plan.settings,
+            protocol=plan.protocol,
+            fixed=fixed,
+            ranges=searched_ranges(setup, ranges or []),
+            storage=storage or journal,
+            study=study,
+            seed=search_seed,
+            device=training.device,
+            side_by_side=trials_at_once(side_by_side),
+            on_trial=on_trial,
+        )
+    write_search(result, journal.parent, {"data": plan.data, "protocol": plan.protocol})
+    report = _report(result, journal.parent, plan) if len(result.goals) > 1 else None
+    document = result.to_json() | {"rows": result.rows()}
+    if not json:
+        _print(result, out, report)
+    if model is not None:
+        rows = _write_model(result, plan, training, model, refit, force)
+        document["model"] = {"folder": model, "refitted": refit, "rows": [row.to_json() for row in rows]}
+        if not json:
+            _print_model(rows, f"{data}, the chosen setup, protocol {plan.protocol}", model, refit)
+    if json:
+        show.print_json(document)
+
+
+def _report(result: TuneResult, folder: Path, plan: Plan) -> Path | None:
+    """Write the page of the front. What goes wrong here is told and costs the page alone."""
+    import sys
+
+    from evenhand.cli.searching import REPORT
+    from evenhand.report.search_page import write_search_page
+    from evenhand.utils.safe_text import one_line
+
+    path = folder / REPORT
+    try:
+        write_search_page(result, path, data=plan.data["source"], protocol=plan.protocol)
+    except Exception as problem:
+        told = one_line(f"no report was written: {type(problem).__name__}: {problem}")
+        print(f"note: {told}", file=sys.stderr)
+        return None
+    return path
+
+
+def _write_model(
+    result: TuneResult, plan: Plan, training: Training, folder: str, refit: bool, force: bool
+) -> list[Row]:
+    """Train what was chosen with the seeds of a trial; returns how it does on test."""
+
+    from evenhand.cli.train_command import say_size
+    from evenhand.experiments.compare import rows_of
+    from evenhand.experiments.ready import ready_model
+    from evenhand.utils.errors import StoppedError
+
+    split, setup = plan.source.split, result.ready
+    try:
+        model, fitted = ready_model(
+            split,
+            setup,
+            training.seeds,
+            refit=refit,
+            protocol=plan.protocol,
+            device=training.device,
+            ks=tuple(k for k in (5, 10, 20) if k <= split.n_items) or (split.n_items,),
+        )
+    except (StoppedError, KeyboardInterrupt) as stop:
+        told = "stopped while the model was trained; all trials are kept: run the same command again."
+        raise StoppedError(told) from stop
+    say_size(model)
+    found = {"metric": result.metric, "pick": result.pick, "trial": result.picked.number}
+    info: dict[str, Any] = {**model.info, "data": plan.data, "search": found}
+    model.having(info=info).save(folder, force=force)
+    return rows_of(setup.entrant, setup.encoder, fitted.results)
+
+
+def _print(result: TuneResult, out: str, report: Path | None) -> None:
+    import shlex
+
+    from evenhand.cli import show
+    from evenhand.utils.phrases import count
+
+    screen = show.console()
+    two = len(result.goals) > 1
+    shown = list(result.front) if two else result.best(_SHOWN)
+    if two and result.trials[0] not in shown:
+        shown.append(result.trials[0])
+    headings = ["trial", *(f"{goal.text} {goal.arrow}" for goal in result.goals), *result.space]
+    rows = [_cells(trial, len(result.goals)) for trial in shown]
+    if two:
+        rows = [[*row, _mark(result, trial)] for row, trial in zip(rows, shown, strict=True)]
+    show.print_listing([*headings, ""] if two else headings, rows)
+    show.print_notes(screen, result.notes)
+    default = result.trials[0].value
+    told = (
+        f"Best of {count(len(result.trials), 'trial')} on validation: {result.metric} {result.value:.4f}, "
+        f"with the defaults {default:.4f} (trial 1)."
+    )
+    show.print_sentence(screen, f"\n{' '.join(result.told()) if two else told}")
+    flags = " ".join(f"{name} {shlex.quote(str(value))}" for name, value in result.flags.items())
+    print(f"--method {shlex.quote(result.method)} {flags}".rstrip())  # one line, to be pasted
+    files = "best.json, trials.parquet" + (f", {report.name}" if report else "")
+    show.print_sentence(screen, f"Written to {out}/: {files}")
+    if report:
+        show.print_sentence(screen, f"Open the front in a browser: {report}")
+
+
+def _cells(trial: Trial, metrics: int) -> list[str]:
+    values = ["failed"] * metrics if trial.problem else [f"{value:.4f}" for value in trial.verdict.values]
+    return [str(trial.number), *values, *map(str, trial.parameters.values())]
+
+
+def _mark(result: TuneResult, trial: Trial) -> str:
+    words = [f"picked ({result.pick})"] if trial is result.picked else []
+    if trial is result.trials[0]:
+        words.append("defaults" if trial in result.front else "defaults, not on the front")
+    return ", ".join(words)
+
+
+def _print_model(rows: list[Row], title: str, folder: str, refit: bool) -> None:
+    from evenhand.cli import show
+
+    screen = show.console()
+    print()
+    show.print_notes(screen, show.print_rows(screen, rows, title))
+    how = ", trained on all data; the numbers are from before that" if refit else ""
+    show.print_sentence(screen, f"Model written to {folder}/{how}.")

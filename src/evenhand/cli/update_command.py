@@ -1,0 +1,72 @@
+"""`evenhand update`: go on with a model when newer logs come in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evenhand.cli import options as opt
+from evenhand.cli.flatten import flattened
+
+if TYPE_CHECKING:
+    from evenhand.data.interactions import Interactions
+    from evenhand.models.base import Model
+
+
+@flattened
+def command(
+    model: Annotated[str, typer.Argument(help="A model folder that `evenhand train` wrote.")],
+    data: Annotated[str, typer.Argument(help="A file of newer interactions.")],
+    reading: opt.Reading,
+    out: Annotated[str, typer.Option(help="Folder for the updated model.")],
+    epochs: Annotated[int | None, typer.Option(help="Epochs at most.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    force: opt.Force = False,
+    json: opt.Json = False,
+) -> None:
+    """Continue training on newer logs; new users and items are added."""
+    from evenhand.cli import inputs, show
+    from evenhand.experiments.output import check_folder
+    from evenhand.metrics.lists import count
+    from evenhand.models.factors import load
+    from evenhand.training.checkpoint import one_process
+
+    folder = check_folder(out, force)
+    old = load(model)
+    new = inputs.read_file(data, reading, allow_small=True)
+    with one_process(folder):
+        check_folder(folder, force)  # again: another process may have finished here meanwhile
+        updated, notes = _updated(old, new, epochs, device)
+        updated.save(folder, force=True)
+    added = {
+        "users": updated.known.n_users - old.known.n_users,
+        "items": updated.known.n_items - old.known.n_items,
+        "pairs": len(updated.known) - len(old.known),
+    }
+    if json:
+        show.print_json({"model": out, "added": added, "notes": list(notes)})
+        return
+    screen = show.console()
+    show.print_notes(screen, notes)
+    users, items, pairs = (count(n, kind.removesuffix("s")) for kind, n in added.items())
+    show.print_sentence(screen, f"{users}, {items} and {pairs} added; model written to {folder}/.")
+
+
+def _updated(old: Model, new: Interactions, epochs: int | None, device: str) -> tuple[Model, tuple[str, ...]]:
+    """Trained further; a baseline is fitted anew, as there is nothing to go on from."""
+    from evenhand.baselines.models import is_baseline_model, update_baseline
+    from evenhand.models.factors import FactorModel
+    from evenhand.training.progress import epoch_bar
+    from evenhand.training.update import updated
+    from evenhand.utils.errors import InputError
+
+    if is_baseline_model(old):
+        if epochs is not None:
+            raise InputError(f"--epochs has no effect on {old.info['method']}; leave it out.")
+        return update_baseline(old, new, device=device)
+    if not isinstance(old, FactorModel):
+        raise InputError("the model does not say how it was made, so it cannot be updated.")
+    with epoch_bar("update") as on_epoch:
+        fitted = updated(old, new, epochs=epochs, device=device, on_epoch=on_epoch)
+    return fitted.model, fitted.notes

@@ -1,0 +1,211 @@
+"""Reads the files of well-known datasets as their publishers lay them out.
+
+Each function takes a folder and returns plain ratings with the publisher's own ids; what is train, test or
+pool is decided by the registry in `named`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from evenhand.data.interactions import Interactions
+from evenhand.data.reading.read import Column, read_columns
+from evenhand.utils.errors import InputError
+
+YAHOO_TRAIN = "ydata-ymusic-rating-study-v1_0-train.txt"
+YAHOO_TEST = "ydata-ymusic-rating-study-v1_0-test.txt"
+COAT_SHAPE = (290, 300)
+_DIGITS = 18
+
+_GENRES_100K = (  # in the order of their flags in u.item
+    "unknown",
+    "Action",
+    "Adventure",
+    "Animation",
+    "Children's",
+    "Comedy",
+    "Crime",
+    "Documentary",
+    "Drama",
+    "Fantasy",
+    "Film-Noir",
+    "Horror",
+    "Musical",
+    "Mystery",
+    "Romance",
+    "Sci-Fi",
+    "Thriller",
+    "War",
+    "Western",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings:
+    """Aligned arrays, one element a row of the file, in the publisher's ids."""
+
+    users: np.ndarray
+    items: np.ndarray
+    ratings: np.ndarray | None = None
+    timestamps: np.ndarray | None = None
+
+    def take(self, mask: np.ndarray) -> Ratings:
+        return Ratings(*(None if v is None else v[mask] for v in self._columns()))  # type: ignore[arg-type]
+
+    def at_least(self, min_rating: float | None) -> Ratings:
+        """The rows rated `min_rating` or higher."""
+        if min_rating is None:
+            return self
+        if self.ratings is None:
+            raise InputError("min_rating cannot be used here: this dataset has no ratings.")
+        return self.take(self.ratings >= min_rating)
+
+    def followed_by(self, other: Ratings) -> Ratings:
+        """The rows of both; a column is kept where both have it."""
+        columns = zip(self._columns(), other._columns(), strict=True)
+        return Ratings(*(None if a is None or b is None else np.concatenate([a, b]) for a, b in columns))  # type: ignore[arg-type]
+
+    def interactions(self) -> Interactions:
+        """The rows as pairs over just the users and items that occur in them."""
+        user_ids, users = np.unique(self.users, return_inverse=True)
+        item_ids, items = np.unique(self.items, return_inverse=True)
+        return Interactions.from_pairs(
+            users,
+            items,
+            ratings=self.ratings,
+            timestamps=self.timestamps,
+            user_ids=pa.array(user_ids),
+            item_ids=pa.array(item_ids),
+        )
+
+    def _columns(self) -> tuple[np.ndarray | None, ...]:
+        return self.users, self.items, self.ratings, self.timestamps
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What a publisher ships: a log and, in some datasets, a test part of its own."""
+
+    log: Ratings
+    test: Ratings | None = None
+
+
+def movielens_100k(folder: Path) -> Parts:
+    return Parts(_separated(folder / "u.data", has_timestamp=True))
+
+
+def movielens_1m(folder: Path) -> Parts:
+    return Parts(_separated(folder / "ratings.dat", has_timestamp=True))
+
+
+def yahoo_r3(folder: Path) -> Parts:
+    """Songs users chose to rate, and songs they were shown at random."""
+    return Parts(_separated(folder / YAHOO_TRAIN), _separated(folder / YAHOO_TEST))
+
+
+def coat(folder: Path) -> Parts:
+    """Coats users chose to rate, and coats they were shown at random; a matrix each, 0 for no rating."""
+    return Parts(_matrix(folder / "train.ascii"), _matrix(folder / "test.ascii"))
+
+
+def adjacency(folder: Path) -> Parts:
+    """Gowalla and Yelp2018 as graph recommenders use them: a user a line, followed by their items."""
+    return Parts(_adjacency(folder / "train.txt"), _adjacency(folder / "test.txt"))
+
+
+def movielens_100k_titles(folder: Path) -> pa.Table:
+    rows = _text_rows(folder / "u.item", "|", at_least=5 + len(_GENRES_100K))
+    genres = [[g for g, flag in zip(_GENRES_100K, row[5:], strict=False) if flag == "1"] for row in rows]
+    return _titles(rows, genres)
+
+
+def movielens_1m_titles(folder: Path) -> pa.Table:
+    rows = _text_rows(folder / "movies.dat", "::", at_least=3)
+    return _titles(rows, [row[2].split("|") for row in rows])
+
+
+def _titles(rows: list[list[str]], genres: list[list[str]]) -> pa.Table:
+    return pa.table(
+        {
+            "item": pa.array([int(row[0]) for row in rows], pa.int64()),
+            "title": pa.array([row[1] for row in rows], pa.string()),
+            "genres": pa.array(genres, pa.list_(pa.string())),
+        }
+    )
+
+
+def _text_rows(path: Path, separator: str, at_least: int) -> list[list[str]]:
+    rows = []
+    for number, line in enumerate(path.read_text("latin-1").split("\n"), start=1):
+        if not line.strip():
+            continue
+        row = line.rstrip("\r").split(separator)
+        if len(row) < at_least or not _is_id(row[0].encode()):
+            raise InputError(f"'{path}', line {number}: expected an id, a title and genres between '{separator}'.")
+        rows.append(row)
+    return rows
+
+
+def _is_id(word: bytes) -> bool:
+    """Whether it is a whole number that fits into 64 bits."""
+    return word.isdigit() and len(word) <= _DIGITS
+
+
+def _separated(path: Path, *, has_timestamp: bool = False) -> Ratings:
+    """Rows of user, item, rating and perhaps timestamp, without a header."""
+    columns = [
+        Column("user", "id", "user"),
+        Column("item", "id", "item"),
+        Column("rating", "number", "rating"),
+    ]
+    if has_timestamp:
+        columns.append(Column("timestamp", "time", "timestamp"))
+    table = read_columns(path, columns, header=False)
+    for name in ("user", "item"):
+        if not pa.types.is_integer(table.schema.field(name).type.value_type):
+            raise InputError(f"'{path}' has {name} ids that are not whole numbers; is it the right file?")
+    values = [table[c.role].cast(pa.int64() if c.kind == "id" else pa.float64()).to_numpy() for c in columns]
+    return Ratings(*values)
+
+
+def _matrix(path: Path) -> Ratings:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what it warns of, an empty file, is told below
+            matrix = np.loadtxt(path, dtype=np.float32, ndmin=2)
+    except ValueError as error:
+        raise InputError(f"'{path}' is not a matrix of numbers ({' '.join(str(error).split())}).") from error
+    if matrix.shape != COAT_SHAPE:
+        wanted, found = ("{} rows × {} columns".format(*shape) for shape in (COAT_SHAPE, matrix.shape))
+        raise InputError(f"'{path}' has {found}, but Coat's matrices have {wanted}; is it the right file?")
+    if not np.isin(matrix, np.arange(6)).all():
+        row, column = np.argwhere(~np.isin(matrix, np.arange(6)))[0]
+        raise InputError(
+            f"'{path}', line {row + 1}, column {column + 1}: a rating is 0 (none) to 5, not {matrix[row, column]:g}."
+        )
+    users, items = np.nonzero(matrix)
+    return Ratings(users, items, matrix[users, items])
+
+
+def _adjacency(path: Path) -> Ratings:
+    users: list[np.ndarray] = []
+    items: list[np.ndarray] = []
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            words = line.split()
+            if not all(map(_is_id, words)):
+                raise InputError(f"'{path}', line {number}: expected a user and its items, all whole numbers.")
+            if not words:
+                continue
+            ids = np.array(words, dtype="S").astype(np.int64)
+            users.append(np.repeat(ids[:1], max(0, len(ids) - 1)))
+            items.append(ids[1:])
+    return Ratings(np.concatenate([_NONE, *users]), np.concatenate([_NONE, *items]))
+
+
+_NONE = np.zeros(0, dtype=np.int64)

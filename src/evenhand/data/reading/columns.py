@@ -1,0 +1,149 @@
+"""What a reader is asked for and what it hands back: columns by role, and how messages call them.
+
+Text files, parquet files and frames meet here, so that ids and numbers are made the same way from each.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evenhand.data.reading.codes import Codes
+from evenhand.utils.errors import InputError
+from evenhand.utils.safe_text import visible
+
+_SHOWN, _COMPARED = 20, 1000
+"""Names of columns that a message lists, and those among which a near one is looked for."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column to read: what it is for, what it holds, and what the source calls it."""
+
+    role: str
+    """Its name in the result, and the option by which a person names the source's column."""
+    kind: Literal["id", "number", "time", "text"]
+    name: str | None = None
+    """Its name in the source, where it must exist; None: optional, a column called `role` is taken."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Any source as one table whose columns are named by role, not yet cleaned."""
+
+    label: str
+    codes: dict[str, Codes]
+    """role → ids, for the columns of ids."""
+    table: pa.Table
+    """The other columns."""
+    names: dict[str, str]
+    """role → what the source calls it, for messages; in the order of the columns asked for."""
+    place: Callable[[int], str]
+    """row (from 0) → where a person finds it: 'line 17' or 'row 16'."""
+    is_text: bool = False
+    header: bool = True
+
+    def called(self, role: str) -> str:
+        return f"column '{self.names[role]}' of {self.label}"
+
+    def __len__(self) -> int:
+        return max([self.table.num_rows, *map(len, self.codes.values())])
+
+
+def gather(
+    batches: Iterable[pa.RecordBatch], chosen: dict[str, int], columns: Sequence[Column]
+) -> tuple[dict[str, Codes], pa.Table]:
+    """Take the chosen columns out of one batch after the other: ids as codes, the rest as it is."""
+    ids = {column.role for column in columns if column.kind == "id"} & set(chosen)
+    codes = {role: Codes() for role in chosen if role in ids}
+    others: dict[str, list[pa.Array]] = {role: [] for role in chosen if role not in ids}
+    for batch in batches:
+        for role, place in chosen.items():
+            if role in ids:
+                codes[role].add(batch.column(place))
+            else:
+                others[role].append(batch.column(place))
+    # Without a batch there are no rows, which is told before anyone asks for a type.
+    table = pa.table({role: pa.chunked_array(parts or [pa.array([])]) for role, parts in others.items()})
+    return codes, table
+
+
+def source_label(source: Any) -> str:
+    """How messages call a source: a file by its path in quotes, anything else by its type."""
+    if isinstance(source, str | os.PathLike):
+        return f"'{os.fspath(source)}'"
+    return f"the {type(source).__name__}"
+
+
+def pick(columns: Sequence[Column], names: Sequence[str], label: str) -> dict[str, int]:
+    """role → position of its column; says what there is when one that must exist does not."""
+    chosen: dict[str, int] = {}
+    for column in columns:
+        name = column.role if column.name is None else column.name
+        found = [place for place, there in enumerate(names) if there == name]
+        if len(found) > 1:
+            raise InputError(f"{label} has {len(found)} columns called '{name}'; rename all but one.")
+        if found:
+            chosen[column.role] = found[0]
+        elif column.name is not None:
+            raise _no_column(column.role, name, names, label)
+    return chosen
+
+
+def _no_column(role: str, name: str, names: Sequence[str], label: str) -> InputError:
+    listed = ", ".join(quoted(there) for there in names[:_SHOWN])
+    listed += f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    names = [there for there in names[:_COMPARED] if len(there) < 100]
+    lowered = {there.lower(): there for there in names}
+    near = get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
+    if near:
+        hint = f"did you mean '{quoted(lowered[near[0]])}'? Name it with {role}= or --{role}"
+    elif any(there.strip().isdigit() for there in names):
+        hint = "if the file starts without column names, say header=False (--no-header)"
+    else:
+        hint = f"name the right one with {role}= or --{role}"
+    return InputError(f"{label} has no column '{name}' (it has {listed}); {hint}.")
+
+
+def is_string(kind: pa.DataType) -> bool:
+    return str(kind) in ("string", "large_string", "string_view")
+
+
+def to_text(loaded: Loaded, role: str) -> pa.ChunkedArray:
+    """The column as strings, null where missing or empty."""
+    column = loaded.table[role]
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    try:
+        texts = column.cast(pa.string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise InputError(f"{loaded.called(role)} has type {column.type}, which is not text.") from None
+    return pc.if_else(pc.equal(pc.utf8_trim_whitespace(texts), ""), pa.scalar(None, pa.string()), texts)
+
+
+def quoted(value: object) -> str:
+    """What a source holds, as a message shows it: readable, and no longer than need be."""
+    return visible(value, 60)
+
+
+@contextmanager
+def faults_told(label: str) -> Iterator[None]:
+    """Whatever a library finds wrong inside a source, the user hears of it in one sentence."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, EOFError, UnicodeError, zlib.error) as error:
+        raise InputError(f"{label} cannot be read: {first_line_of(error)}.") from error
+
+
+def first_line_of(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

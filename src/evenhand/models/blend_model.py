@@ -1,0 +1,126 @@
+"""Several models as one: what each thinks of a user's items, brought to the same scale and added up.
+
+Scores of two models do not compare: one may speak in thousandths where the other speaks in tens. Over the
+catalogue of one user they do, once each has mean 0 and spread 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from evenhand.data.interactions import Interactions
+from evenhand.metrics.lists import count
+from evenhand.models.base import Model
+from evenhand.models.factors import FactorModel
+from evenhand.models.item_weights import ItemWeightModel
+from evenhand.models.topk import Score
+
+WEIGHTS = "weights"
+"""Name of the tensor that holds the parts' weights; those of the parts are called `0.dense.weights`."""
+
+Part = FactorModel | ItemWeightModel
+
+
+def standardised(scores: Tensor) -> Tensor:
+    """Every row with mean 0 and spread 1; a row that is all the same becomes 0.
+
+    >>> standardised(torch.tensor([[1.0, 3.0], [5.0, 5.0]]))
+    tensor([[-1.,  1.],
+            [ 0.,  0.]])
+    """
+    scores = scores.float()
+    moved = scores - scores.mean(1, keepdim=True)
+    spread = moved.square().mean(1, keepdim=True).sqrt()
+    return moved / torch.where(spread > 0, spread, 1)
+
+
+def blended(scorers: Sequence[Score], weights: Sequence[float]) -> Score:
+    """Σ weight · standardised scores."""
+
+    def score(users: np.ndarray) -> Tensor:
+        total = weights[0] * standardised(scorers[0](users))
+        for one, weight in zip(scorers[1:], weights[1:], strict=True):
+            total += weight * standardised(one(users)).to(total.device)
+        return total
+
+    return score
+
+
+@dataclass(frozen=True, eq=False)
+class BlendModel(Model):
+    """The models of a blend with their weights; all of them know the same users and items."""
+
+    parts: tuple[Part, ...]
+    weights: tuple[float, ...]
+    known: Interactions
+    seeds: tuple[int, ...] = (0,)
+    info: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    history: tuple[Mapping[str, Any], ...] = ()
+    best: int = 0
+
+    kind: ClassVar[str] = "blend"
+    likeness: ClassVar[str] = "score"
+
+    def __repr__(self) -> str:
+        method = self.info.get("method", self.kind)
+        return f"BlendModel({method}: {count(self.known.n_users, 'user')} × {count(self.known.n_items, 'item')})"
+
+    @property
+    def explained(self) -> str:
+        shares = ", ".join(f"{weight:g}" for weight in self.weights)
+        return (
+            f"A user's score of an item is the sum, with weights {shares}, of what {len(self.parts)} models "
+            "say, each with mean 0 and spread 1 over the catalogue."
+        )
+
+    @property
+    def touched(self) -> Interactions:
+        """The pairs that the scores of the parts are made of."""
+        return next((part.touched for part in self.parts if isinstance(part, ItemWeightModel)), self.known)
+
+    def scorer(self, replica: int) -> Score:
+        return blended([part.scorer(part.best) for part in self.parts], self.weights)
+
+    def tensors(self) -> dict[str, Tensor]:
+        named = {
+            f"{place}.{part.kind}.{name}": tensor
+            for place, part in enumerate(self.parts)
+            for name, tensor in part.tensors().items()
+        }
+        return {WEIGHTS: torch.tensor(self.weights, dtype=torch.float64), **named}
+
+    def similar(self, item: Any, k: int = 10, *, seed: int | None = None) -> pa.Table:
+        """As the first of the parts has them."""
+        self.replica(seed)
+        return self.parts[0].similar(item, k)
+
+    def with_users(self, history: Interactions) -> Self:
+        return replace(
+            self,
+            parts=tuple(part.with_users(history) for part in self.parts),
+            known=history,
+            info={**self.info, "folded_in": history.n_users},
+            metrics={},
+        )
+
+
+def parts_of(tensors: Mapping[str, Tensor]) -> list[tuple[str, dict[str, Tensor]]]:
+    """The kind and the tensors of every part, from those of the whole.
+
+    >>> parts_of({"weights": torch.ones(1), "0.dense.weights": torch.ones(2, 2)})[0][0]
+    'dense'
+    """
+    found: dict[tuple[int, str], dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        if name != WEIGHTS:
+            place, kind, own = name.split(".", 2)
+            found.setdefault((int(place), kind), {})[own] = tensor
+    return [(kind, found[place, kind]) for place, kind in sorted(found)]

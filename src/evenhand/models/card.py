@@ -1,0 +1,152 @@
+"""The model card: what a person who finds the folder needs to know, in Markdown.
+
+It says only what the model itself records, so a model made by hand has a short one.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from evenhand.metrics.lists import count
+from evenhand.utils.safe_text import visible
+
+if TYPE_CHECKING:
+    from evenhand.models.base import Model
+
+SHOWN = {
+    "precision": "precision ↑",
+    "recall": "recall ↑",
+    "ndcg": "NDCG ↑",
+    "ohr": "OHR ↓",
+    "ocr": "OCR ↓",
+    "uhr": "UHR ↓",
+    "ucr": "UCR ↓",
+}
+"""The metrics of the table and their headings; config.json holds the others too."""
+_RATES = (
+    "OHR and OCR: of the hot and of the cold items shown, the share that is not wanted. UHR and UCR: of the "
+    "hot and of the cold items wanted, the share that is not shown."
+)
+_LIMITS = (
+    "It knows only the users and items in this folder. New users can be folded in from their history; new "
+    "items need new training.",
+    "Scores order the items of one user. They are no probabilities, and those of two users do not compare.",
+    "It repeats what the log rewards: what was never shown could not be chosen, and the rates above are "
+    "measured on the same kind of log.",
+)
+
+
+def model_card(model: Model, name: str) -> str:
+    """README.md of the model folder called `name`."""
+    return "\n".join(_lines(model, visible(name) or "model")) + "\n"
+
+
+def _lines(model: Model, name: str) -> Iterator[str]:
+    info, known = model.info, model.known
+    encoder = info.get("encoder", {})
+    encoder = encoder.get("name") if isinstance(encoder, Mapping) else encoder
+    yield f"# {_text(name)}"
+    yield ""
+    yield (
+        f"A recommender{_of(' of kind ', encoder)}{_of(', trained with ', info.get('method'))}, made by "
+        f"evenhand. {model.explained}"
+    )
+    yield from _section("Data", _data(model))
+    sizes = (known.n_users, "user"), (known.n_items, "item"), (len(known), "known pair")
+    yield "- " + ", ".join(count(n, noun) for n, noun in sizes)
+    yield from _section("Training", _training(model))
+    yield ""
+    yield "## Accuracy and bias"
+    yield ""
+    yield from _results(model)
+    yield ""
+    yield "## Use"
+    yield ""
+    yield from _use(name)
+    yield ""
+    yield "## Limits"
+    yield ""
+    yield from (f"- {limit}" for limit in _LIMITS)
+
+
+def _data(model: Model) -> Iterator[tuple[str, Any]]:
+    info = model.info
+    source = info.get("data")
+    yield "source", source.get("source") if isinstance(source, Mapping) else source
+    yield "split", info.get("split")
+    yield "fingerprint", info.get("fingerprint")
+
+
+def _training(model: Model) -> Iterator[tuple[str, Any]]:
+    info = model.info
+    yield "protocol", info.get("protocol")
+    yield "seeds", ", ".join(map(str, model.seeds)) + f" (seed {model.seeds[model.best]} recommends)"
+    yield "parameters", info.get("rival")
+    yield "chosen epochs", info.get("chosen_epochs")
+    yield "hot items", info.get("hot")
+    yield "encoder", info.get("encoder")
+    yield "settings", info.get("settings")
+    yield "versions", info.get("versions")
+
+
+def _section(title: str, entries: Iterator[tuple[str, Any]]) -> Iterator[str]:
+    yield ""
+    yield f"## {title}"
+    yield ""
+    yield from (f"- {what}: {_text(value)}" for what, value in entries if value not in (None, "", {}, []))
+
+
+def _text(value: Any) -> str:
+    """One line for any JSON value."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={_text(inner)}" for key, inner in value.items() if inner is not None)
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_text, value)) or "none"
+    line = " ".join((value if isinstance(value, str) else json.dumps(value)).split())
+    return html.escape(visible(line), quote=False)
+
+
+def _of(before: str, value: Any) -> str:
+    return f"{before}{_text(value)}" if value else ""
+
+
+def _results(model: Model) -> Iterator[str]:
+    if not model.metrics:
+        yield "No results on held-out data were recorded."
+        return
+    present = [name for name in SHOWN if any(name in row for row in model.metrics.values())]
+    several = len(model.seeds) > 1
+    spread = f", mean ± standard deviation over {len(model.seeds)} seeds" if several else ""
+    yield f"On the test part{spread}:"
+    yield ""
+    yield "| k | " + " | ".join(SHOWN[name] for name in present) + " |"
+    yield "|---" * (len(present) + 1) + "|"
+    for k, row in model.metrics.items():
+        yield f"| {k} | " + " | ".join(_number(row.get(name)) for name in present) + " |"
+    yield ""
+    yield _RATES
+
+
+def _number(summary: Mapping[str, Any] | None) -> str:
+    mean, std = (None, None) if summary is None else (summary.get("mean"), summary.get("std"))
+    if mean is None or not math.isfinite(mean):
+        return "–"
+    return f"{mean:.4f}" + ("" if std is None else f" ± {std:.4f}")
+
+
+def _use(name: str) -> Iterator[str]:
+    yield "```python"
+    yield "import evenhand as eh"
+    yield ""
+    yield f"model = eh.load({json.dumps(name, ensure_ascii=False)})"
+    yield "lists = model.recommend(k=20)  # a table: user, item, score, rank"
+    yield "```"
+    yield ""
+    yield "```sh"
+    yield f"evenhand recommend {shlex.quote(name)} -k 20 --out lists.parquet"
+    yield "```"

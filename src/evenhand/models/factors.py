@@ -1,0 +1,116 @@
+"""A trained model: two matrices a replica, the ids they belong to, and what users already know.
+
+It recommends by exact top-k, finds similar items, and takes in new users without training. It lives in a
+folder (see `evenhand.models.folder`) in which nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from evenhand.data.interactions import Interactions
+from evenhand.metrics.lists import count
+from evenhand.models.base import Model
+from evenhand.models.topk import Score, by_product, top_items
+
+
+@dataclass(frozen=True, eq=False)
+class FactorModel(Model):
+    """Scores are inner products: s_r(u, i) = user_vectors[r, u] · item_vectors[r, i]."""
+
+    user_vectors: Tensor
+    """float32 [R, n_users, d]"""
+    item_vectors: Tensor
+    """float32 [R, n_items, d]"""
+    known: Interactions
+    """Train and validation pairs: the vocabulary of users and items, and what is not recommended again."""
+    seeds: tuple[int, ...]
+    best: int = 0
+    """Position of the replica that did best on validation: the one that recommends."""
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """How it came to be: method, settings, protocol, data, versions. Plain JSON values."""
+    history: tuple[Mapping[str, Any], ...] = ()
+    """One record an epoch: loss, diagnostics and metrics, each one value a replica."""
+    metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Results on test: {"10": {"ndcg": {"mean": …, "std": …, "values": […]}, …}, …}; empty without a test."""
+    tables: tuple[Tensor, Tensor] | None = None
+    """The learned user and item tables, where the vectors are made from them (LightGCN); else None."""
+
+    likeness: ClassVar[str] = "cosine"
+
+    def __repr__(self) -> str:
+        method = self.info.get("method", "vectors")
+        return (
+            f"FactorModel({method}: {count(self.known.n_users, 'user')} × {count(self.known.n_items, 'item')}, "
+            f"d = {self.user_vectors.shape[-1]}, seeds {', '.join(map(str, self.seeds))})"
+        )
+
+    @property
+    def vectors(self) -> tuple[Tensor, Tensor]:
+        return self.user_vectors, self.item_vectors
+
+    @property
+    def kind(self) -> str:
+        return "vectors"
+
+    @property
+    def explained(self) -> str:
+        return (
+            "A user's score of an item is the inner product of their two vectors "
+            f"(length {self.item_vectors.shape[2]})."
+        )
+
+    def scorer(self, replica: int) -> Score:
+        return by_product(self.user_vectors[replica], self.item_vectors[replica])
+
+    def tensors(self) -> dict[str, Tensor]:
+        named = {"user_vectors": self.user_vectors, "item_vectors": self.item_vectors}
+        if self.tables is not None:
+            named |= {"user_tables": self.tables[0], "item_tables": self.tables[1]}
+        return named
+
+    def similar(self, item: Any, k: int = 10, *, seed: int | None = None) -> pa.Table:
+        """The k items whose vectors point most in the direction of this item's: item, score (the cosine)."""
+        place = self._position(item, k)
+        vectors = torch.nn.functional.normalize(self.item_vectors[self.replica(seed)], dim=1)
+        others = torch.ones(len(vectors), dtype=torch.bool)
+        others[place] = False
+        items, scores = top_items(vectors, vectors, np.array([place]), k, only=others)
+        found = items[0] >= 0  # a vector too long for its length to be a number is like no other
+        return pa.table(
+            {"item": self.known.item_ids.take(pa.array(items[0][found])), "score": pa.array(scores[0][found])}
+        )
+
+    def with_users(self, history: Interactions) -> Self:
+        """The vectors of these users are solved for from what they touched."""
+        from evenhand.models.fold_in import user_vectors
+
+        return replace(
+            self,
+            user_vectors=user_vectors(self.item_vectors, history),
+            known=history,
+            info={**self.info, "folded_in": history.n_users},
+            metrics={},
+            tables=None,
+        )
+
+
+def load(folder: str | Path, *, verify: bool = True) -> Model:
+    """Read a model folder that `save` wrote; `verify` compares every file with its checksum."""
+    from evenhand.models.folder import read_model
+
+    return read_model(folder, verify=verify)
+
+
+def on_cpu(vectors: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Both matrices in main memory, as a model keeps them."""
+    users, items = vectors
+    return users.to("cpu", torch.float32), items.to("cpu", torch.float32)

@@ -1,0 +1,95 @@
+"""Users who were not there when the model was trained, from what they touched, without training.
+
+The items stay fixed and a user's vector is the solution of one small linear system, the same for all users,
+so that a thousand new users cost one matrix product.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from evenhand.data.interactions import Interactions
+from evenhand.metrics.lists import count
+from evenhand.models.id_lookup import listed, positions
+from evenhand.utils.errors import InputError
+
+RIDGE = 1.0
+"""Weight of the vector's length; chosen on validation (see docs/models.md); 0.3 to 2 does nearly as well."""
+
+
+def user_vectors(item_vectors: Tensor, history: Interactions) -> Tensor:
+    """float32 [R, n_users, d]: the vectors that suit each user's items best, with the items fixed.
+
+    x_u minimises  −2 x·m_u + mean_i (x·q_i)² + λ s |x|²:  a high score for m_u, the mean of the user's
+    items, low ones over the whole catalogue, and a short vector. So  x_u = (QᵀQ / n + λ s I)⁻¹ m_u, where
+    s, the mean square of an entry of Q, makes λ independent of the vectors' scale. It is a step of
+    implicit ALS in which the catalogue outweighs the user's own few items.
+    """
+    return torch.stack([_solve(items.double(), history) for items in item_vectors]).float()
+
+
+def _solve(items: Tensor, history: Interactions) -> Tensor:
+    dim = items.shape[1]
+    second_moment = items.T @ items / len(items)
+    scale = (second_moment.trace() / dim).clamp_min(torch.finfo(items.dtype).tiny)
+    system = second_moment + RIDGE * scale * torch.eye(dim, dtype=items.dtype)
+    means = torch.nn.functional.embedding_bag(
+        torch.from_numpy(history.items.astype(np.int64)),
+        items,
+        torch.from_numpy(history.indptr[:-1]),
+        mode="mean",
+    )
+    return torch.linalg.solve(system, means.T).T
+
+
+def usable_history(history: Any, model: Interactions) -> Interactions:
+    """The history over the items of the pairs a model knows; what could not be used is told in its notes."""
+    if not isinstance(history, Interactions):
+        from evenhand.data.reading.read import read_interactions
+
+        history = read_interactions(history, allow_small=True)
+    usable = _restrict(history, model.item_ids)
+    again = int((positions(usable.user_ids, model.user_ids) >= 0).sum())
+    if not again:
+        return usable
+    note = (
+        f"{again:,} of {count(usable.n_users, 'user')} {'is' if again == 1 else 'are'} known to the model "
+        "already; what it knew of them is not used here, only the history given now."
+    )
+    return replace(usable, notes=(*usable.notes, note))
+
+
+def _restrict(history: Interactions, item_ids: pa.Array) -> Interactions:
+    """The history over the model's items, and over the users who have any of them."""
+    place = positions(history.item_ids, item_ids)
+    usable = place[history.items] >= 0
+    counts = np.bincount(history.users[usable], minlength=history.n_users)
+    left = counts > 0
+    if not left.any():
+        raise InputError("none of the new users' items is known to the model; check the item column.")
+    notes = list(history.notes)
+    unknown = len(np.unique(history.items[~usable]))
+    if unknown:
+        notes.append(
+            f"{count(unknown, 'item')} of the new users ({(~usable).sum():,} of "
+            f"{count(len(history), 'pair')}) "
+            + ("is unknown to the model and was" if unknown == 1 else "are unknown to the model and were")
+            + " ignored."
+        )
+    if not left.all():
+        names = listed(history.user_ids.filter(pa.array(~left)).to_pylist())
+        notes.append(f"Left out, having no item that the model knows: {names}.")
+    new_index = np.cumsum(left) - 1
+    return Interactions.from_pairs(
+        new_index[history.users[usable]],
+        place[history.items[usable]],
+        user_ids=history.user_ids.filter(pa.array(left)),
+        item_ids=item_ids,
+        notes=tuple(notes),
+    )

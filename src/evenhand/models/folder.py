@@ -1,0 +1,237 @@
+"""The model folder: what other programs and later versions may rely on.
+
+Vectors or weights are safetensors, ids and pairs Arrow, the rest JSON, so that any language can read it and
+nothing in it is ever executed; docs/models.md describes every file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from evenhand.data.interactions import Interactions
+from evenhand.models.base import Model
+from evenhand.models.blend_model import WEIGHTS, BlendModel, Part, parts_of
+from evenhand.models.card import model_card
+from evenhand.models.factors import FactorModel
+from evenhand.models.files import (
+    one_line,
+    read_arrow,
+    read_tensors,
+    sha256,
+    write_arrow,
+    write_json,
+    write_tensors,
+)
+from evenhand.models.item_table import TABLES
+from evenhand.models.item_weights import ItemWeightModel
+from evenhand.utils.atomic_folder import new_folder
+from evenhand.utils.errors import InputError
+
+FORMAT = 1
+"""Version of the folder's layout; a folder of another version is refused."""
+CONTENT = ("model.safetensors", "users.arrow", "items.arrow", "known.arrow", "history.json")
+"""What config.json holds checksums of."""
+FILES = (*CONTENT, "README.md", "config.json")
+"""Everything in the folder; config.json is written last, and without it there is no model."""
+
+
+def write_model(model: Model, folder: str | Path, *, force: bool = False) -> None:
+    """Write the folder, whole or not at all; one that exists is only replaced with `force`."""
+    with new_folder(folder, FILES, force=force) as place:
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.tensors().items()}
+        write_tensors(place / "model.safetensors", tensors)
+        write_arrow(place / "users.arrow", {"id": model.known.user_ids})
+        write_arrow(place / "items.arrow", {"id": model.known.item_ids})
+        write_arrow(place / "known.arrow", _pairs(model))
+        write_json(place / "history.json", [dict(record) for record in model.history])
+        (place / "README.md").write_text(model_card(model, Path(folder).name), encoding="utf-8")
+        config = {
+            "format": FORMAT,
+            "kind": model.kind,
+            "seeds": list(model.seeds),
+            "best": model.best,
+            "info": model.info,
+            "metrics": model.metrics,
+            "checksums": {name: sha256(place / name) for name in CONTENT},
+        }
+        write_json(place / "config.json", config)
+
+
+def read_model(folder: str | Path, *, verify: bool = True) -> Model:
+    """Read a folder that `write_model` wrote, and make sure that its parts belong together."""
+    folder = Path(folder)
+    config = _read_config(folder)
+    try:
+        if verify:
+            _verify(folder, config.checksums)
+        model = _assembled(folder, config)
+        _check_shapes(folder, model)
+    except InputError:
+        raise
+    except Exception as problem:
+        # Whatever is wrong inside one of the files, its reader has its own kind of error for it.
+        raise InputError(f"{folder} cannot be read as a model: {one_line(problem)}.") from problem
+    return model
+
+
+def _assembled(folder: Path, config: _Config) -> Model:
+    tensors = read_tensors(folder / "model.safetensors")
+    known, pairs = _read_known(folder)
+    history = json.loads((folder / "history.json").read_text(encoding="utf-8"))
+    if not isinstance(history, list) or not all(isinstance(record, dict) for record in history):
+        raise InputError(f"{folder} is damaged: history.json is not a list of records.")
+    common: dict[str, Any] = {
+        "known": known,
+        "seeds": config.seeds,
+        "best": config.best,
+        "info": config.info,
+        "history": tuple(history),
+        "metrics": config.metrics,
+    }
+    if config.kind != BlendModel.kind:
+        return _part(config.kind, tensors, pairs, common)
+    parts = tuple(_part(kind, own, pairs, {"known": known, "seeds": config.seeds}) for kind, own in parts_of(tensors))
+    return BlendModel(parts, tuple(tensors[WEIGHTS].tolist()), **common)
+
+
+def _part(kind: str, tensors: Mapping[str, Tensor], pairs: pa.Table, common: Mapping[str, Any]) -> Part:
+    """A model that is not made of others."""
+    if kind in TABLES:
+        touched = common["known"].take(pairs["touched"].to_numpy())
+        return ItemWeightModel(TABLES[kind].from_tensors(tensors), touched=touched, **common)
+    names = ("user_tables", "item_tables")
+    tables = (tensors[names[0]], tensors[names[1]]) if set(names) <= set(tensors) else None
+    return FactorModel(tensors["user_vectors"], tensors["item_vectors"], tables=tables, **common)
+
+
+@dataclass(frozen=True)
+class _Config:
+    """config.json, checked."""
+
+    kind: str
+    seeds: tuple[int, ...]
+    best: int
+    info: Mapping[str, Any]
+    metrics: Mapping[str, Any]
+    checksums: Mapping[str, str]
+
+
+def _read_config(folder: Path) -> _Config:
+    path = folder / "config.json"
+    if not folder.exists():
+        raise InputError(f"{folder} does not exist; name a model folder that `evenhand train` wrote.")
+    if not folder.is_dir():
+        raise InputError(f"{folder} is a file, not a model folder that `evenhand train` wrote.")
+    if not path.is_file():
+        raise InputError(f"{folder} is not a model folder: it has no config.json.")
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as problem:
+        raise InputError(f"{folder} cannot be read as a model: config.json: {one_line(problem)}.") from None
+    if not isinstance(raw, dict) or not isinstance(raw.get("format"), int) or "seeds" not in raw:
+        raise InputError(f"{folder} cannot be read as a model: its config.json is not that of a model.")
+    if raw["format"] != FORMAT:
+        way_out = "update evenhand" if raw["format"] > FORMAT else "use the version that wrote it"
+        raise InputError(
+            f"{folder} has format {raw['format']}, this version of evenhand reads {FORMAT}; {way_out} or "
+            "train the model anew."
+        )
+    shapes = {"seeds": list, "best": int, "info": dict, "metrics": dict, "checksums": dict}
+    wrong = [name for name, kind in shapes.items() if not isinstance(raw.get(name), kind)]
+    seeds = raw["seeds"]
+    if not wrong and not (seeds and all(type(seed) is int and abs(seed) < 2**63 for seed in seeds)):
+        wrong = ["seeds"]
+    if not wrong and (type(raw["best"]) is bool or not 0 <= raw["best"] < len(seeds)):
+        wrong = ["best"]
+    if not wrong and not all(map(_is_results, raw["metrics"].values())):
+        wrong = ["metrics"]
+    if wrong:
+        raise InputError(f"{folder} is damaged: '{wrong[0]}' in its config.json is missing or wrong.")
+    kind = raw.get("kind", "vectors")
+    if kind not in ("vectors", BlendModel.kind, *TABLES):
+        raise InputError(f"{folder} holds a model of kind '{kind}', which this evenhand does not know; update it.")
+    return _Config(kind, tuple(seeds), *(raw[name] for name in list(shapes)[1:]))
+
+
+def _is_results(row: Any) -> bool:
+    """Whether it is one row of `metrics`: names, each with its mean and spread, or with nothing."""
+    if not isinstance(row, dict) or not all(found is None or isinstance(found, dict) for found in row.values()):
+        return False
+    numbers = (found.get(name) for found in row.values() if found for name in ("mean", "std"))
+    return all(number is None or isinstance(number, (int, float)) for number in numbers)
+
+
+def _verify(folder: Path, checksums: Mapping[str, str]) -> None:
+    for name in CONTENT:
+        if not (folder / name).is_file():
+            raise InputError(f"{folder} is damaged: {name} is missing; copy the folder anew.")
+        if sha256(folder / name) != checksums.get(name):
+            raise InputError(f"{folder} is damaged: {name} is not the file that was saved; copy the folder anew.")
+
+
+def _check_shapes(folder: Path, model: Model) -> None:
+    """Tensors, ids and seeds must be as many as each other, whatever the checksums say."""
+    if isinstance(model, BlendModel):
+        sound = all(type(weight) is float for weight in model.weights)
+        if not sound or not 0 < len(model.parts) == len(model.weights):
+            raise InputError(f"{folder} is damaged: its weights do not match its parts.")
+        for part in model.parts:
+            _check_shapes(folder, part)
+        return
+    if isinstance(model, ItemWeightModel):
+        if not model.table.fits(model.known.n_items):
+            raise InputError(f"{folder} is damaged: its weights do not match its items.")
+        return
+    assert isinstance(model, FactorModel)
+    if any(matrix.ndim != 3 or matrix.dtype != torch.float32 for matrix in (*model.vectors, *(model.tables or ()))):
+        raise InputError(f"{folder} is damaged: its vectors are not matrices of 32-bit numbers.")
+    replicas, dim = len(model.seeds), model.user_vectors.shape[-1]
+    wanted = [(replicas, size, dim) for size in (model.known.n_users, model.known.n_items)]
+    if [tuple(matrix.shape) for matrix in model.vectors] != wanted:
+        raise InputError(f"{folder} is damaged: its vectors do not match its ids.")
+    tables = model.tables or ()
+    if any(t.shape[:2] != v.shape[:2] for t, v in zip(tables, model.vectors, strict=False)):
+        raise InputError(f"{folder} is damaged: its tables do not match its ids.")
+
+
+def _pairs(model: Model) -> dict[str, pa.Array]:
+    """The columns of known.arrow."""
+    known = model.known
+    columns = {"user": pa.array(known.users), "item": pa.array(known.items)}
+    if isinstance(model, (ItemWeightModel, BlendModel)):
+        columns["touched"] = pa.array(model.touched.contains(known.users, known.items))
+    return columns
+
+
+def _read_known(folder: Path) -> tuple[Interactions, pa.Table]:
+    users, items = (_ids(folder, read_arrow(folder / f"{name}.arrow")["id"]) for name in ("users", "items"))
+    pairs = read_arrow(folder / "known.arrow")
+    user, item = (pairs[name].to_numpy().astype(np.int64) for name in ("user", "item"))
+    if len(user) and not (user.min() >= 0 <= item.min() and user.max() < len(users) and item.max() < len(items)):
+        raise InputError(f"{folder} is damaged: known.arrow holds pairs of unknown users or items.")
+    if (np.diff(user * len(items) + item) <= 0).any():
+        raise InputError(f"{folder} is damaged: the pairs in known.arrow are not in order.")
+    known = Interactions(
+        user_ids=users,
+        item_ids=items,
+        indptr=np.concatenate([[0], np.cumsum(np.bincount(user, minlength=len(users)))]).astype(np.int64),
+        items=item.astype(np.int32),
+    )
+    return known, pairs
+
+
+def _ids(folder: Path, column: pa.ChunkedArray) -> pa.Array:
+    array = column.combine_chunks()
+    array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+    if str(array.type) not in ("int64", "string") or array.null_count or len(array.unique()) < len(array):
+        raise InputError(f"{folder} is damaged: its ids are not integers or texts, each once.")
+    return array

@@ -1,0 +1,81 @@
+"""From the ids a person gives to the model's indices, with the unknown ones named.
+
+Every use of a model starts with ids from somewhere else, whose type may differ and of which some may be new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evenhand.utils.errors import InputError
+
+_SHOWN = 10
+_COMPARED = 50_000
+"""Ids among which a near one is looked for; comparing more would take seconds."""
+_LONGEST = 100
+"""Characters of an id that is compared with others, for the same reason."""
+
+
+def as_ids(given: Any, kind: str) -> pa.Array:
+    """Ids in any form (one, a list, a numpy, pandas or Arrow array) as an Arrow array."""
+    if isinstance(given, (pa.Array, pa.ChunkedArray)):
+        return given.combine_chunks() if isinstance(given, pa.ChunkedArray) else given
+    if isinstance(given, (str, int)):
+        given = [given]
+    try:
+        return pa.array(list(given))
+    except (pa.ArrowException, TypeError):
+        raise InputError(f"{kind}s must be ids of one type, integers or strings.") from None
+
+
+def positions(asked: pa.Array, ids: pa.Array) -> np.ndarray:
+    """int64: where each asked id stands in `ids`, -1 where it does not.
+
+    Ids of another type are compared by their text, so that "17" out of a file means the item 17.
+    """
+    try:
+        found = pc.index_in(asked.cast(ids.type), value_set=ids)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        found = pc.index_in(asked.cast(pa.string()), value_set=ids.cast(pa.string()))
+    return np.asarray(found.fill_null(-1), dtype=np.int64)
+
+
+def known_positions(given: Any, ids: pa.Array, kind: str) -> np.ndarray:
+    """Like `positions`, but unknown ids are an error that names the first ten."""
+    asked = as_ids(given, kind)
+    found = positions(asked, ids)
+    if (found < 0).any():
+        missing = asked.filter(pa.array(found < 0)).to_pylist()
+        end = _near(str(missing[0]), ids) if len(missing) == 1 else "."
+        plural = "s" * (len(missing) > 1)
+        raise InputError(f"{len(missing):,} unknown {kind}{plural}: {listed(missing)}{end}")
+    return found
+
+
+def listed(values: Iterable[Any]) -> str:
+    """The first ten, and how many more there are.
+
+    >>> listed(["a", "b"]), listed(range(12))
+    ("'a', 'b'", '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more')
+    """
+    all_of_them = list(values)
+    some = ", ".join(repr(value) for value in all_of_them[:_SHOWN])
+    rest = len(all_of_them) - _SHOWN
+    return f"{some} and {rest:,} more" if rest > 0 else some
+
+
+def _near(text: str, ids: pa.Array) -> str:
+    """The end of the sentence: ids spelled alike; none for integers, which have no likeness."""
+    if not pa.types.is_string(ids.type) or len(text) > _LONGEST:
+        return "."
+    if len(ids) > _COMPARED:
+        ids = ids.filter(pc.starts_with(ids, text[:2], ignore_case=True))[:_COMPARED]
+    by_lower = {name.lower(): name for name in ids.to_pylist()}
+    near = get_close_matches(text.lower(), by_lower, n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(repr(by_lower[name]) for name in near)}?" if near else "."

@@ -1,0 +1,148 @@
+"""Charts of the training behind the lists: accuracy and bias by epoch, and what the negatives were."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+
+from evenhand.audit.story import Curve, TrainingStory
+from evenhand.report import draw
+from evenhand.report.figure import Figure, line_style, point_style
+from evenhand.report.html_text import brief, clean, listing, number, percent
+
+MOST_QUANTITIES = 8
+NEGATIVES = {
+    "hot_share": (
+        "hot items",
+        "The share of hot items among the sampled negatives, epoch by epoch.",
+    ),
+    "false_share": (
+        "items the user did want",
+        "The share of false negatives, which are held-out items of the same user, among those sampled.",
+    ),
+}
+
+
+def training_figures(story: TrainingStory, systems: Sequence[str]) -> list[Figure]:
+    """Accuracy, over-recommendation and loss by epoch, then the negatives and what samplers report."""
+    held = dict.fromkeys(curve.quantity for curve in story.curves if curve.name in systems)
+    judged = [q for q in held if q.startswith(("ndcg@", "ohr@"))]
+    k = next((end for q in judged if (end := q.partition("@")[2]) == "10"), None) or (
+        judged[0].partition("@")[2] if judged else None
+    )
+    rest = [q for q in held if "@" not in q and q not in ("loss", *NEGATIVES) and _moves(story, q)]
+    order = [f"ndcg@{k}", f"ohr@{k}", "loss", *NEGATIVES, *rest]
+    return [_figure(story, q, systems) for q in order if q in held][:MOST_QUANTITIES]
+
+
+def _moves(story: TrainingStory, quantity: str) -> bool:
+    """A parameter that stayed where it was set needs no chart."""
+    return any(max(curve.high) - min(curve.low) > 1e-9 for curve in story.of_quantity(quantity))
+
+
+def _figure(story: TrainingStory, quantity: str, systems: Sequence[str]) -> Figure:
+    curves = [c for c in story.of_quantity(quantity) if c.name in systems]
+    called = _called(quantity)
+    title, caption = _words(story, quantity, called, curves)
+    share = quantity in NEGATIVES
+    shown = percent if share else number
+    layers: list[alt.Chart] = []
+    for curve in curves:
+        layers += _line(curve, systems.index(curve.name), story.seeds > 1)
+        layers += _chosen(story, curve, systems.index(curve.name), called, share)
+    chart = alt.layer(*layers).encode(
+        x=alt.X(
+            "epoch:Q",
+            title="Epoch",
+            axis=alt.Axis(tickCount=6, ticks=False, grid=False, tickMinStep=1, format="d"),
+        ),
+        y=alt.Y(
+            "value:Q",
+            title=None,
+            axis=alt.Axis(tickCount=5, ticks=False, domain=False, labelExpr=draw.PERCENT if share else alt.Undefined),
+            scale=alt.Scale(zero=share),
+        ),
+    )
+    told = "; ".join(f"{clean(c.name)}: {shown(c.mean[0])} at first, {shown(c.mean[-1])} at the end" for c in curves)
+    return Figure(
+        f"training-{quantity.replace('@', '-')}",
+        title,
+        caption,
+        (draw.svg(chart, 220, f"{called} by epoch. {told}."),),
+        tuple(c.name for c in curves),
+        ("system", "epochs", "first", "lowest", "highest", "last"),
+        tuple(
+            (
+                c.name,
+                str(c.epochs[-1]),
+                *(shown(v) for v in (c.mean[0], min(c.mean), max(c.mean), c.mean[-1])),
+            )
+            for c in curves
+        ),
+    )
+
+
+def _called(quantity: str) -> str:
+    names = {"loss": "Loss", "hot_share": "Hot negatives", "false_share": "False negatives"}
+    metric, _, k = quantity.partition("@")
+    return names.get(quantity, f"{metric.upper()}@{k}" if k else metric.replace("_", " "))
+
+
+def _words(story: TrainingStory, quantity: str, called: str, curves: Sequence[Curve]) -> tuple[str, str]:
+    """Title and caption."""
+    where = story.judged_on
+    marks = "the band spans the seeds, the mark is the chosen epoch."
+    if quantity in NEGATIVES:
+        return _negatives_title(quantity, curves), NEGATIVES[quantity][1]
+    if quantity.startswith("ndcg@"):
+        best = max(curves, key=lambda c: max(c.mean))
+        climbs = "climbs highest" if len(curves) > 1 else "climbs"
+        title = f"{brief(best.name)} {climbs} on {where}, to {called} {number(max(best.mean))}"
+        return title, f"{called} on {where} after each epoch; {marks}"
+    if quantity.startswith("ohr@"):
+        best = min(curves, key=lambda c: c.mean[-1])
+        title = f"{brief(best.name)} ends with {called} {number(best.mean[-1])} on {where}"
+        least = ", the least over-recommendation of hot items" if len(curves) > 1 else ""
+        return title + least, f"{called} on {where} after each epoch, less is better; {marks}"
+    if quantity == "loss":
+        return "How the loss falls", "Losses of different methods are not comparable, only their shapes are."
+    return f"How {called} moves in training", f"What the sampler reports of itself, {called}; {marks}"
+
+
+def _negatives_title(quantity: str, curves: Sequence[Curve]) -> str:
+    what = NEGATIVES[quantity][0]
+    ends = [(brief(c.name), c.mean[-1]) for c in curves]
+    if len(ends) > 3:
+        ends = [min(ends, key=lambda e: e[1]), max(ends, key=lambda e: e[1])]
+    (name, share), *rest = ends
+    told = [
+        f"{percent(share)} of {name}’s negatives are {what}",
+        *(f"{percent(s)} of {n}’s" for n, s in rest),
+    ]
+    return f"In the last epoch {listing(told)}"
+
+
+def _line(curve: Curve, place: int, band: bool) -> list[alt.Chart]:
+    rows = [
+        {"epoch": e, "value": m, "low": low, "high": high}
+        for e, m, low, high in zip(curve.epochs, curve.mean, curve.low, curve.high, strict=True)
+    ]
+    base = alt.Chart(draw.values(rows))
+    layers = [base.mark_line(**line_style(place))]
+    if band:
+        area = base.mark_area(color=draw.colour_of(place), opacity=0.16, aria=False)
+        layers.insert(0, area.encode(y="low:Q", y2="high:Q"))
+    return layers
+
+
+def _chosen(story: TrainingStory, curve: Curve, place: int, called: str, share: bool) -> list[alt.Chart]:
+    """A mark at the chosen epoch, the middle one of the seeds; it tells lines apart without colour."""
+    epochs = sorted(story.chosen.get(curve.name, ())) or [curve.epochs[-1]]
+    wanted = epochs[len(epochs) // 2]
+    at = min(range(len(curve.epochs)), key=lambda n: abs(curve.epochs[n] - wanted))
+    value = (percent if share else number)(curve.mean[at])
+    tip = f"{clean(curve.name)}, epoch {curve.epochs[at]} (chosen): {called} {value}"
+    row = {"epoch": curve.epochs[at], "value": curve.mean[at], "tip": tip}
+    mark = alt.Chart(draw.values([row])).mark_point(**point_style(place, 70))
+    return [mark.encode(description="tip:N")]

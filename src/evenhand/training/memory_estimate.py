@@ -1,0 +1,191 @@
+"""What training will need, said before it starts: which engine, how much memory, and what would fit instead.
+
+An estimate of the large arrays alone. It is there to turn a run that cannot end well into one sentence.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from evenhand.data.interactions import Interactions
+from evenhand.encoders import MF, Encoder, LightGCN
+from evenhand.objectives import BPR, Objective
+from evenhand.samplers import AUCSampler, BalancedSampler, PopularitySampler, Sampler
+from evenhand.training.settings import Settings, is_sparse
+from evenhand.utils.errors import InputError
+from evenhand.utils.memory import available_bytes, gigabytes
+
+_FLOAT, _LONG = 4, 8
+_BLOCK = 4
+"""Users whose exact ranks a thread of the compiled engine finds together."""
+_RANKED_AT_ONCE = {"cpu": 2**19, "cuda": 2**24}
+"""Scores that the plain engine holds for exact ranks."""
+_EVALUATED_AT_ONCE = 2**24
+"""Scores of a chunk of users, while lists are made."""
+_SAMPLED = 64
+"""Draws of a rank, where exact ones would not fit."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """The sizes of a training run, and what shapes its arrays."""
+
+    n_users: int
+    n_items: int
+    pairs: int
+    held_out: int
+    seeds: int
+    encoder: Encoder
+    sampler: Sampler
+    settings: Settings
+    objective: Objective
+    device: str
+    """cpu or cuda"""
+
+    @property
+    def engine(self) -> str:
+        """The engine that `engine_for` will choose, if what it needs is installed."""
+        negatives = self.settings.negatives or self.objective.negatives
+        plain = type(self.encoder) is MF and type(self.objective) is BPR and negatives == 1
+        known = not isinstance(self.sampler, BalancedSampler)
+        if self.settings.engine == "torch":
+            return "torch"
+        if self.device == "cpu":
+            return "numba" if plain and known else "torch"
+        if plain and known and not (isinstance(self.sampler, AUCSampler) and self.sampler.alpha == "auto"):
+            return "triton"
+        return "torch" if self.settings.deterministic else "graph"
+
+    @property
+    def sparse(self) -> bool:
+        """Whether only rows move that a batch touched."""
+        return is_sparse(self.settings.updates, self.encoder, self.n_users + self.n_items)
+
+    @property
+    def draws(self) -> int | None:
+        """Draws that a rank rests on, 0 for the exact one; None where the sampler asks for no ranks."""
+        return self.sampler.draws(self.n_items) if isinstance(self.sampler, AUCSampler) else None
+
+    def needs(self) -> dict[str, int]:
+        """Bytes of the large arrays by what they are for."""
+        rows = self.seeds * (self.n_users + self.n_items)
+        tables = rows * self.encoder.dim * _FLOAT
+        layers = self.encoder.layers if isinstance(self.encoder, LightGCN) else 0
+        found = {
+            "tables": tables,
+            "Adam's mean and square": 2 * tables + (rows * _FLOAT if self.sparse else 0),
+            "best epoch so far": tables * (2 if layers else 1),
+            "gradients": self._gradients(rows, tables),
+            "pairs and their order": self._pairs(),
+            "ranks": self._ranks(),
+            "evaluation": self._evaluation(),
+        }
+        if layers:
+            # Each layer and the vectors, once forwards and once backwards, and the graph in both directions.
+            found["graph"] = 2 * (layers + 2) * tables + 2 * self.pairs * (_LONG + _FLOAT)
+        return {what: size for what, size in found.items() if size}
+
+    @property
+    def total(self) -> int:
+        return sum(self.needs().values())
+
+    def _evaluation(self) -> int:
+        """A chunk of scores, and keys by which known and held-out pairs are found."""
+        scores = min(_EVALUATED_AT_ONCE, self.n_users * self.n_items)
+        return scores * _FLOAT + (2 * self.pairs + self.held_out) * (_LONG + 2 * _FLOAT)
+
+    def _gradients(self, rows: int, tables: int) -> int:
+        touched = 3 * self.settings.batch * self.seeds * self.encoder.dim
+        if self.engine == "numba":
+            return touched * _FLOAT + rows * _FLOAT
+        return tables * 2 if self.engine == "triton" else tables + 3 * touched * _FLOAT
+
+    def _pairs(self) -> int:
+        """Orders of the epoch, the sort that makes one, users and items of every pair, and the laws."""
+        order = self.seeds * self.pairs * (_LONG + (_FLOAT if self.engine == "triton" else 0))
+        law = self.pairs * _LONG * (isinstance(self.sampler, PopularitySampler) + (self.engine != "numba"))
+        return order + self.pairs * (3 * _LONG + 2 * _LONG + 2 * _FLOAT) + law + 3 * self.n_users * _LONG
+
+    def _ranks(self) -> int:
+        if self.draws is None:
+            return 0
+        prior = self.seeds * self.n_items * _FLOAT
+        among = self.draws or self.n_items
+        beside = self.seeds * self.encoder.dim * among * _FLOAT
+        if self.engine == "numba":
+            return prior + beside + (os.cpu_count() or 1) * _BLOCK * among * _FLOAT
+        if self.engine == "triton":
+            return prior + beside
+        return prior + (beside if self.draws else 4 * _RANKED_AT_ONCE[self.device] * _FLOAT)
+
+
+def work_of(
+    train: Interactions,
+    held_out: Interactions | None,
+    encoder: Encoder,
+    samplers: Sequence[Sampler],
+    settings: Settings,
+    objective: Objective,
+    device: torch.device,
+) -> Work:
+    """The work of training these samplers side by side."""
+    return Work(
+        n_users=train.n_users,
+        n_items=train.n_items,
+        pairs=len(train),
+        held_out=0 if held_out is None else len(held_out),
+        seeds=len(samplers),
+        encoder=encoder,
+        sampler=samplers[0],
+        settings=settings,
+        objective=objective,
+        device=device.type,
+    )
+
+
+def check_fits(work: Work, device: torch.device) -> None:
+    """Refuse a run that memory cannot hold, and name what would fit; where nothing is known, go on."""
+    left = available_bytes(device)
+    if left is None or work.total <= left:
+        return
+    ways = _first_of_each([text for text, smaller in _smaller(work) if smaller.total <= left])
+    way = f"{' or '.join(ways[:2])} would fit" if ways else "take a machine with more, or leave out rare items"
+    largest = max(work.needs().items(), key=lambda need: need[1])
+    raise InputError(
+        f"training needs about {gigabytes(work.total)} of memory ({gigabytes(largest[1])} for {largest[0]}), "
+        f"but {gigabytes(left)} are free on {device.type}; {way}."
+    )
+
+
+def _smaller(work: Work) -> Iterator[tuple[str, Work]]:
+    """The same work made smaller, the mildest way first, each as the option that asks for it."""
+    if isinstance(work.sampler, AUCSampler) and work.draws == 0:
+        yield f"--ecdf {_SAMPLED}", replace(work, sampler=replace(work.sampler, ecdf=_SAMPLED))
+    for seeds in _halved(work.seeds):
+        yield f"--seeds {seeds}", replace(work, seeds=seeds)
+    for dim in _halved(work.encoder.dim):
+        yield f"--dim {dim}", replace(work, encoder=replace(work.encoder, dim=dim))
+    if work.seeds > 1:
+        for dim in _halved(work.encoder.dim):
+            yield f"--seeds 1 --dim {dim}", replace(work, seeds=1, encoder=replace(work.encoder, dim=dim))
+
+
+def _first_of_each(ways: Sequence[str]) -> list[str]:
+    """The mildest of the ways that use the same option.
+
+    >>> _first_of_each(["--seeds 2", "--seeds 1", "--dim 32"])
+    ['--seeds 2', '--dim 32']
+    """
+    return list({text.split()[0] if text.count("--") == 1 else "both": text for text in ways[::-1]}.values())[::-1]
+
+
+def _halved(size: int) -> Sequence[int]:
+    """
+    >>> _halved(10)
+    [5, 2, 1]
+    """
+    return [size >> shift for shift in range(1, size.bit_length())]

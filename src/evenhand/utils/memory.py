@@ -1,0 +1,76 @@
+"""How much memory is left, asked before something large is made: a refusal beats a killed process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evenhand.utils.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def check_memory(needed: int, device: torch.device, what: str, instead: str) -> None:
+    """Refuse what would not fit, with the estimate; where nothing is known about memory, go on."""
+    left = available_bytes(device)
+    if left is not None and needed > left:
+        raise InputError(
+            f"{what} needs about {gigabytes(needed)} of memory, but {gigabytes(left)} are free on "
+            f"{device.type}; {instead}."
+        )
+
+
+def available_bytes(device: torch.device) -> int | None:
+    """What a process may still take: of the GPU, or of main memory within the limits of a container."""
+    if device.type == "cuda":
+        import torch
+
+        return int(torch.cuda.mem_get_info(device)[0])
+    known = [size for size in (_from_meminfo(), _from_cgroup()) if size is not None]
+    return min(known) if known else _from_sysconf()
+
+
+def is_shortage(problem: BaseException) -> bool:
+    """Whether an error says that memory could not be had, be it main memory or a GPU's."""
+    import torch
+
+    if isinstance(problem, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    words = ("not enough memory", "can't allocate memory")
+    return isinstance(problem, RuntimeError) and any(some in str(problem) for some in words)
+
+
+def gigabytes(size: int) -> str:
+    """
+    >>> gigabytes(1_234_000_000), gigabytes(12_300_000)
+    ('1.2 GB', '12 MB')
+    """
+    return f"{size / 1e9:,.1f} GB" if size >= 10**8 else f"{size / 1e6:.0f} MB"
+
+
+def _from_meminfo() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    sizes = (line.split() for line in lines if line.startswith("MemAvailable:"))
+    return next((int(words[1]) * 1024 for words in sizes), None)
+
+
+def _from_cgroup() -> int | None:
+    try:
+        limit, used = ((_CGROUP / f"memory.{name}").read_text(encoding="ascii") for name in ("max", "current"))
+        return None if limit.strip() == "max" else max(0, int(limit) - int(used))
+    except (OSError, ValueError):
+        return None
+
+
+def _from_sysconf() -> int | None:
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
