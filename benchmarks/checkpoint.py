@@ -21,7 +21,7 @@ import evenhand as eh
 from evenhand.data.simulate import simulate_log
 from evenhand.data.splits import Split
 from evenhand.training import Fit, Settings, train
-from evenhand.training.checkpoint import Checkpoints
+from evenhand.training.checkpoints import Checkpoints
 
 
 class Watch:

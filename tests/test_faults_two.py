@@ -15,10 +15,10 @@ from evenhand.data.write import write_table
 from evenhand.models import load
 from evenhand.models.folder import FILES
 from evenhand.paper.reproduce import run as reproduce_run
-from evenhand.training.checkpoint import discard, one_process
+from evenhand.training.checkpoints import discard
 from evenhand.utils import atomic_folder as place
 from evenhand.utils.atomic import clear_remains, stage_for, whole_file
-from evenhand.utils.atomic_folder import new_folder
+from evenhand.utils.atomic_folder import new_folder, one_process
 from evenhand.utils.errors import InputError
 from run_cli import TINY, evenhand, small_log, write_log
 from small_model import model

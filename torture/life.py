@@ -63,7 +63,8 @@ class Death:
 def live(life: Life, told: Path) -> None:
     """Run the command in this process; what happens is told line by line, so that it outlives a kill."""
     from evenhand.cli import main
-    from evenhand.training import checkpoint, run
+    from evenhand.training import checkpoints as checkpoint
+    from evenhand.training import run
 
     lines = os.open(told, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     train_epochs = run.train_epochs

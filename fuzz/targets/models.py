@@ -16,7 +16,7 @@ import pyarrow as pa
 from evenhand.models.external_vectors import vectors_from
 from evenhand.models.factors import load
 from evenhand.models.folder import CONTENT
-from evenhand.training.checkpoint import Checkpoints
+from evenhand.training.checkpoints import Checkpoints
 from fuzz.arrays import odd_table
 from fuzz.inputs import document, mutated
 from fuzz.targets.target import SEEDS, Target

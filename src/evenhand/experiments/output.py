@@ -15,8 +15,9 @@ from evenhand.data.write import write_table
 from evenhand.experiments.compare import CompareResult
 from evenhand.experiments.configuration import configuration
 from evenhand.experiments.tune import TuneResult
-from evenhand.training.checkpoint import discard, one_process
+from evenhand.training.checkpoints import discard
 from evenhand.utils.atomic import whole_file
+from evenhand.utils.atomic_folder import one_process
 from evenhand.utils.errors import InputError
 
 CHECKPOINTS = ".checkpoints"

@@ -21,7 +21,7 @@ from evenhand.experiments.goals import Goal
 from evenhand.experiments.kept import as_kept, kept_point, kept_trial
 from evenhand.experiments.search_space import Space
 from evenhand.experiments.trial import Trial, Verdict
-from evenhand.training.checkpoint import one_process
+from evenhand.utils.atomic_folder import one_process
 from evenhand.utils.errors import InputError, RunError
 
 AT_RANDOM = 10

@@ -18,10 +18,10 @@ from evenhand.encoders import ENCODERS
 from evenhand.methods import from_description
 from evenhand.models.factors import FactorModel
 from evenhand.samplers.group import GroupSampler
-from evenhand.training.progress import OnEpoch
 from evenhand.training.run import Fit, train
 from evenhand.training.settings import Settings
 from evenhand.utils.errors import InputError
+from evenhand.utils.progress import OnEpoch
 
 VALIDATION = 0.1
 """The share of new pairs on which the update is stopped."""

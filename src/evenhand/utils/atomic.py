@@ -36,6 +36,12 @@ def whole_file(target: Path) -> Iterator[Path]:
             partial.unlink(missing_ok=True)
 
 
+def write_whole(target: Path, content: bytes) -> None:
+    """Write so that the file is either there with all of its content or not there at all."""
+    with whole_file(target) as partial:
+        partial.write_bytes(content)
+
+
 @contextmanager
 def stage_for(target: Path) -> Iterator[Path]:
     """A new folder beside `target` to work in; what is still there at the end is removed."""
