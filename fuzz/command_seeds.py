@@ -13,10 +13,10 @@ from unittest.mock import patch
 
 import evenhand
 from evenhand.baselines import EASE, Blend, ItemKNN, Popular
-from evenhand.encoders import MF, LightGCN
-from evenhand.methods import contender, described
-from evenhand.training.run import describe_encoder
+from evenhand.encoders import MF, LightGCN, describe_encoder
+from evenhand.methods import contender
 from evenhand.training.settings import Settings
+from evenhand.utils.description import described
 from fuzz.targets.commands import LOG, SEARCH, run
 from fuzz.targets.target import SEEDS
 
