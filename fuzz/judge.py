@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.utils.errors import InputError
-from evenhand.utils.safe_text import LONGEST, one_line, visible
+from evenhand.utils.text import LONGEST, one_line, visible
 
 SECONDS, PATIENCE = 10.0, 60.0
 """Of CPU and by the clock: an input that takes longer counts as a hang, also on a busy machine."""

@@ -16,9 +16,8 @@ from evenhand.models import load
 from evenhand.models.folder import FILES
 from evenhand.paper.reproduce import run as reproduce_run
 from evenhand.training.checkpoint import discard, one_process
-from evenhand.utils import atomic_folder as place
-from evenhand.utils.atomic import clear_remains, stage_for, whole_file
-from evenhand.utils.atomic_folder import new_folder
+from evenhand.utils import atomic as place
+from evenhand.utils.atomic import atomic_file, atomic_folder, remove_abandoned, staging_folder
 from evenhand.utils.errors import InputError
 from run_cli import TINY, evenhand, small_log, write_log
 from small_model import model
@@ -85,7 +84,7 @@ def table(values: list[int]) -> pa.Table:
 def test_of_two_that_write_the_same_file_the_last_one_stays_whole(tmp_path: Path, ending: str) -> None:
     target, other = tmp_path / f"recs{ending}", tmp_path / f"other{ending}"
     write_table(table([1, 2, 3]), other)
-    with whole_file(target) as mine, mine.open("wb", buffering=0) as sink:
+    with atomic_file(target) as mine, mine.open("wb", buffering=0) as sink:
         sink.write(b"one half, ")
         write_table(table([1, 2, 3]), target)  # another one, from its beginning to its end
         sink.write(b"the other half")
@@ -96,7 +95,7 @@ def test_of_two_that_write_the_same_file_the_last_one_stays_whole(tmp_path: Path
 
 def test_of_two_that_save_a_model_the_last_one_stays_whole(tmp_path: Path) -> None:
     first, second = model("string"), model("integer")
-    with new_folder(tmp_path / "m", FILES, force=True) as stage:
+    with atomic_folder(tmp_path / "m", FILES, force=True) as stage:
         second.save(tmp_path / "m")
         first.save(tmp_path / "first")
         for name in FILES:
@@ -108,7 +107,7 @@ def test_of_two_that_save_a_model_the_last_one_stays_whole(tmp_path: Path) -> No
 def test_without_force_the_second_to_finish_is_refused(tmp_path: Path) -> None:
     with (
         pytest.raises(InputError, match="is not empty; choose another folder or use --force"),
-        new_folder(tmp_path / "m", (), force=False),
+        atomic_folder(tmp_path / "m", (), force=False),
     ):
         model("string").save(tmp_path / "m")
     assert load(tmp_path / "m").seeds == (7, 3, 11)
@@ -141,7 +140,7 @@ def test_a_half_written_file_goes_with_the_next_write(tmp_path: Path) -> None:
     target = tmp_path / "recs.csv"
 
     def half() -> None:
-        with whole_file(target) as partial:
+        with atomic_file(target) as partial:
             partial.write_text("half")
             die()
 
@@ -161,7 +160,7 @@ def test_a_half_written_folder_goes_with_the_next_one(tmp_path: Path, foreign: b
         (tmp_path / "m" / "notes.txt").write_text("mine")
 
     def half() -> None:
-        with new_folder(tmp_path / "m", FILES, force=True) as stage:
+        with atomic_folder(tmp_path / "m", FILES, force=True) as stage:
             (stage / "config.json").write_text("half")
             die()
 
@@ -210,17 +209,17 @@ def test_a_model_moved_aside_comes_back(tmp_path: Path) -> None:
 
     killed(half)
     assert not (tmp_path / "m").exists()
-    clear_remains(tmp_path / "m")
+    remove_abandoned(tmp_path / "m")
     assert load(tmp_path / "m").seeds == (7, 3, 11)
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
 
 
 @forks
 def test_the_work_of_a_living_process_is_left_alone(tmp_path: Path) -> None:
-    with stage_for(tmp_path / "m") as stage:
+    with staging_folder(tmp_path / "m") as stage:
         (stage / "file").write_text("being written")
-        killed(lambda: clear_remains(tmp_path / "m"))
-        clear_remains(tmp_path / "m")
+        killed(lambda: remove_abandoned(tmp_path / "m"))
+        remove_abandoned(tmp_path / "m")
         assert (stage / "file").read_text() == "being written"
     assert list(tmp_path.iterdir()) == []
 

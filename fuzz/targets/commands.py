@@ -18,7 +18,7 @@ from evenhand.data.reading.read import read_interactions
 from evenhand.data.write import write_table
 from evenhand.models.folder import FILES
 from evenhand.utils.errors import InputError
-from evenhand.utils.safe_text import visible
+from evenhand.utils.text import visible
 from fuzz.inputs import document, mutated, table
 from fuzz.targets.documents import LISTS, TEST, TRAIN
 from fuzz.targets.target import SEEDS, Target

@@ -18,7 +18,7 @@ from evenhand.paper.reproduce.claims import claims
 from evenhand.paper.reproduce.people import recall
 from evenhand.paper.reproduce.record import as_written, documents
 from evenhand.paper.reproduce.table import markdown
-from evenhand.utils.safe_text import json_text
+from evenhand.utils.text import json_text
 from fuzz.inputs import document, mutated
 from fuzz.targets.target import Target
 

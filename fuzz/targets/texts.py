@@ -19,7 +19,7 @@ from evenhand.cli import show
 from evenhand.cli.audit_command import _named
 from evenhand.cli.inputs import list_lengths
 from evenhand.cli.searching import trials_at_once
-from evenhand.data.hot import HotRule
+from evenhand.data.popularity import HotRule
 from evenhand.data.reading.columns import Column
 from evenhand.data.reading.read import read_columns
 from evenhand.data.write import write_table
@@ -28,7 +28,7 @@ from evenhand.experiments.goals import parse_goals
 from evenhand.models.card import model_card
 from evenhand.report.html_text import escape, isolated
 from evenhand.utils.errors import InputError
-from evenhand.utils.safe_text import visible
+from evenhand.utils.text import visible
 from fuzz.inputs import WORDS, mutated
 from fuzz.targets.documents import small_audit
 from fuzz.targets.target import Target

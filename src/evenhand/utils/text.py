@@ -1,7 +1,7 @@
-"""Texts of others on a terminal: what would steer it, or reorder words, is shown as an escape instead.
+"""Text for terminals and sentences: other people's strings made harmless, and numbers with their nouns.
 
 Ids, titles and file names are chosen by whoever wrote the data. They may hold sequences that clear a screen,
-forge a line of a log or turn text around; here they become plain signs that can be seen.
+forge a line of a log or reorder words; here such characters become visible escapes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Any
 
 LONGEST = 2000
 """Characters of a sentence; a field of ten megabytes must not fill a screen."""
+_MOST_DIGITS = 18
+"""What 64 bits hold; Python itself refuses to read some thousand."""
 _STEERING = r"\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 """C1 controls, marks of writing direction, line separators, halves of characters."""
 _HIDDEN = re.compile(rf"[\x00-\x1f{_STEERING}]")
@@ -38,3 +40,21 @@ def json_text(document: Any) -> str:
     """JSON that reads the same to a program and that every terminal and file can hold."""
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
     return _UNSAFE_IN_JSON.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)
+
+
+def count(n: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> count(1, "user"), count(1200, "user")
+    ('1 user', '1,200 users')
+    """
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def whole_number(text: str) -> int | None:
+    """What a person typed as a whole number from 0 on; None where it is none, or beyond all use.
+
+    >>> whole_number("010"), whole_number("1.5"), whole_number("9" * 5000)
+    (10, None, None)
+    """
+    return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None
