@@ -1,4 +1,4 @@
-"""Try many inputs on every reader, and print what became of them: `python fuzz/run.py --inputs 100000`.
+"""Try many inputs on every reader, and print what became of them: `python checks/fuzz/run.py --inputs 100000`.
 
 Each reader has a process of its own with a limit on memory. One that dies, by a fault in native code or
 otherwise, is noticed, the input that did it is kept, and the work goes on behind it.
@@ -16,9 +16,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from fuzz.judge import PATIENCE, attempt, limit_memory, peak_bytes
+from checks.fuzz.judge import PATIENCE, attempt, limit_memory, peak_bytes
 
 RAM = Path("/dev/shm")
 KINDS = ("accepted", "refused", "traceback", "hang", "memory", "outside", "died")
@@ -48,7 +48,7 @@ class Tally:
 
 def work(name: str, start: int, stop: int, seed: int, log: Path, seconds: float) -> None:
     """The inner process: inputs start to stop of one target; a line of the log for each that is done."""
-    from fuzz.targets import TARGETS
+    from checks.fuzz.targets import TARGETS
 
     target = TARGETS[name]
     ram = str(RAM) if RAM.is_dir() else None
@@ -69,7 +69,7 @@ def work(name: str, start: int, stop: int, seed: int, log: Path, seconds: float)
 
 def supervise(name: str, inputs: int, seed: int, keep: Path | None, seconds: float) -> Tally:
     """All inputs of one target, over as many processes as it takes."""
-    from fuzz.targets import TARGETS
+    from checks.fuzz.targets import TARGETS
 
     tally, start, spots = Tally(name), 0, set()
     ends = time.monotonic() + seconds
@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600.0, help="at most, for each reader")
     parser.add_argument("--keep", type=Path, help="a folder for the inputs that failed")
     given = parser.parse_args()
-    from fuzz.targets import TARGETS
+    from checks.fuzz.targets import TARGETS
 
     names = given.only.split(",") if given.only else list(TARGETS)
     print(f"| reader | inputs | {' | '.join(KINDS)} | slowest | memory taken |")

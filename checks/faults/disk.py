@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from torture import state
-from torture.life import Death, forked
-from torture.stories import Stage, Tally
+from checks.faults import state
+from checks.faults.life import Death, forked
+from checks.faults.stories import Stage, Tally
 
 PAGE = 4096
 MOST_SIZES = 5

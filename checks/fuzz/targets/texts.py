@@ -12,6 +12,9 @@ from random import Random
 
 import pyarrow as pa
 
+from checks.fuzz.inputs import WORDS, mutated
+from checks.fuzz.targets.documents import small_audit
+from checks.fuzz.targets.target import Target
 from evenhand.audit.ci_output import github_lines, junit
 from evenhand.audit.gates import Judged, check_gates, judge, parse_gate
 from evenhand.audit.result import Finding
@@ -29,9 +32,6 @@ from evenhand.models.card import model_card
 from evenhand.report.html_text import escape, isolated
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import visible
-from fuzz.inputs import WORDS, mutated
-from fuzz.targets.documents import small_audit
-from fuzz.targets.target import Target
 
 
 def _text(data: bytes) -> str:
@@ -120,8 +120,8 @@ def _outlets(data: bytes, folder: Path) -> None:
 
 def _card(data: bytes, folder: Path) -> None:
     """Of a folder with an odd name, and of a model with odd origins."""
+    from checks.fuzz.targets.target import SEEDS
     from evenhand.models.factors import load
-    from fuzz.targets.target import SEEDS
 
     text = _text(data)
     model = load(SEEDS / "model" / "vectors")

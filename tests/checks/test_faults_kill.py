@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import os
 import random
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from torture.life import forked
-from torture.stories import Stage, Tally
-from torture.works import Work, make_inputs
+from checks.faults.life import forked
+from checks.faults.stories import Stage, Tally
+from checks.faults.works import Work, make_inputs
 
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "fork") or not Path("/proc/self/fd").is_dir(), reason="needs fork and /proc"

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torture import state
-from torture.life import Death, Life, forked
-from torture.works import Work
+from checks.faults import state
+from checks.faults.life import Death, Life, forked
+from checks.faults.works import Work
 
 Run = Callable[[Life, Path, float | None], Death]
 

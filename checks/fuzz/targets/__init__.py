@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fuzz.targets import archives, commands, documents, model_commands, models, searches, tables, texts
-from fuzz.targets.target import Target
+from checks.fuzz.targets import archives, commands, documents, model_commands, models, searches, tables, texts
+from checks.fuzz.targets.target import Target
 
 TARGETS: dict[str, Target] = {
     target.name: target

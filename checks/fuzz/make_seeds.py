@@ -1,4 +1,4 @@
-"""Writes sound inputs for every target; `python fuzz/make_seeds.py` after a format has changed."""
+"""Writes sound inputs for every target; `python checks/fuzz/make_seeds.py` after a format has changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,8 @@ import pyarrow.parquet as pq
 import torch
 from safetensors.torch import save
 
+from checks.fuzz.command_seeds import command_seeds
+from checks.fuzz.targets.target import SEEDS
 from evenhand.audit.document import to_json
 from evenhand.data.interactions import Interactions
 from evenhand.models import FactorModel
@@ -27,8 +29,6 @@ from evenhand.models.export import export
 from evenhand.models.item_table import CountTable, DenseTable, SparseTable
 from evenhand.models.item_weights import ItemWeightModel
 from evenhand.testing import corner_cases
-from fuzz.command_seeds import command_seeds
-from fuzz.targets.target import SEEDS
 
 CSV = "user,item,rating,timestamp\n1,a,5,10\n1,b,3.5,11\n2,a,,12\n"
 LISTS = "user,item,rank,score,name,seed\n1,1,1,0.9,x,0\n1,2,2,0.8,x,0\n2,1,1,0.7,y,0\n"
@@ -182,7 +182,7 @@ def models() -> None:
 
 
 def documents() -> None:
-    from fuzz.targets.documents import small_audit
+    from checks.fuzz.targets.documents import small_audit
 
     keep("baseline/audit.json", json.dumps(to_json(small_audit()), allow_nan=False).encode())
     entries = {}

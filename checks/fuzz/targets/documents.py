@@ -8,6 +8,8 @@ from random import Random
 
 import pyarrow as pa
 
+from checks.fuzz.inputs import document, mutated
+from checks.fuzz.targets.target import Target
 from evenhand.audit.baseline import against
 from evenhand.audit.ci_output import github_lines, junit
 from evenhand.audit.document import read_audit, to_json
@@ -19,8 +21,6 @@ from evenhand.paper.reproduce.people import recall
 from evenhand.paper.reproduce.record import as_written, documents
 from evenhand.paper.reproduce.table import markdown
 from evenhand.utils.text import json_text
-from fuzz.inputs import document, mutated
-from fuzz.targets.target import Target
 
 TRAIN = {"ann": "abc", "bob": "abd", "cat": "ae", "dan": "abf", "eve": "bcg", "fay": "ij"}
 TEST = {"ann": "de", "bob": "ceh", "cat": "b", "dan": "cg", "eve": "af"}

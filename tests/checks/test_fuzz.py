@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
+from checks.fuzz.judge import attempt
+from checks.fuzz.targets import TARGETS
+from checks.fuzz.targets.target import SEEDS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from fuzz.judge import attempt
-from fuzz.targets import TARGETS
-from fuzz.targets.target import SEEDS
 
 SLOW = {"audit-command": 1, "places": 2, "search-database": 3}
 EXAMPLES = 12

@@ -11,16 +11,16 @@ from pathlib import Path
 from random import Random
 from unittest.mock import patch
 
+from checks.fuzz.inputs import document, mutated
+from checks.fuzz.targets.commands import run
+from checks.fuzz.targets.models import arrow, tensors
+from checks.fuzz.targets.target import SEEDS, Target
 from evenhand.baselines import blend
 from evenhand.data.write import write_table
 from evenhand.models.factors import load
 from evenhand.models.folder import CONTENT
 from evenhand.training.engines.torch_engine import TorchEngine
 from evenhand.utils.errors import InputError
-from fuzz.inputs import document, mutated
-from fuzz.targets.commands import run
-from fuzz.targets.models import arrow, tensors
-from fuzz.targets.target import SEEDS, Target
 
 NEWER = "user,item\nu00,i00\nu00,i01\nu00,i02\nu00,i03\nu01,i11\nu02,i10\nnew,i01\nnew,i02\n"
 

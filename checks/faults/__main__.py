@@ -1,4 +1,4 @@
-"""python -m torture [--kills 200] [--aimed 8] [--only NAME] [--seed 0]
+"""python -m checks.faults [--kills 200] [--aimed 8] [--only NAME] [--seed 0]
 
 Kills every kind of work at its file operations, in the middle of its files, and at random moments, a share of
 them in processes started afresh; fills disks; then prints what was lost.
@@ -20,10 +20,10 @@ from typing import Any
 for variable in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
-from torture.disk import DiskTally, can_mount, fill  # noqa: E402
-from torture.life import forked, fresh  # noqa: E402
-from torture.stories import Run, Stage, Tally  # noqa: E402
-from torture.works import WORKS, make_inputs  # noqa: E402
+from checks.faults.disk import DiskTally, can_mount, fill  # noqa: E402
+from checks.faults.life import forked, fresh  # noqa: E402
+from checks.faults.stories import Run, Stage, Tally  # noqa: E402
+from checks.faults.works import WORKS, make_inputs  # noqa: E402
 
 FRESH_SHARE = 0.15
 """Of the random kills, in processes of their own."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from torture.life import Life, forked, import_everything
+from checks.faults.life import Life, forked, import_everything
 
 
 @dataclass(frozen=True)

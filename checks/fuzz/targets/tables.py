@@ -15,6 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from checks.fuzz.arrays import odd_table
+from checks.fuzz.inputs import VALUES, mutated, table
+from checks.fuzz.targets.target import Target
 from evenhand.audit.attributes import read_attributes
 from evenhand.audit.audit_lists import read_systems
 from evenhand.audit.reference import Ground, lay_ground
@@ -25,9 +28,6 @@ from evenhand.data.reading.columns import Column
 from evenhand.data.reading.read import read_columns, read_interactions
 from evenhand.models.rerank import rerank_lists
 from evenhand.utils.errors import InputError
-from fuzz.arrays import odd_table
-from fuzz.inputs import VALUES, mutated, table
-from fuzz.targets.target import Target
 
 LOG = ("user", "item", "rating", "timestamp")
 LISTS = ("user", "item", "rank", "score", "name", "seed")

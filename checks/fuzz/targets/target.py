@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from random import Random
 
-from fuzz.inputs import mutated
+from checks.fuzz.inputs import mutated
 
 SEEDS = Path(__file__).parents[1] / "seeds"
 

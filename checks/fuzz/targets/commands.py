@@ -13,16 +13,16 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
+from checks.fuzz.inputs import document, mutated, table
+from checks.fuzz.targets.documents import LISTS, TEST, TRAIN
+from checks.fuzz.targets.target import SEEDS, Target
+from checks.fuzz.targets.texts import words
 from evenhand.cli import main
 from evenhand.data.reading.read import read_interactions
 from evenhand.data.write import write_table
 from evenhand.models.folder import FILES
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import visible
-from fuzz.inputs import document, mutated, table
-from fuzz.targets.documents import LISTS, TEST, TRAIN
-from fuzz.targets.target import SEEDS, Target
-from fuzz.targets.texts import words
 
 LOG = "user,item\n" + "".join(f"{u},{i}\n" for u in range(9) for i in range(12) if (u * i + u + i) % 3)
 SEARCH = ("--method", "itemknn", "--range", "neighbours=1..5", "--range", "shrink=1..9", "--device", "cpu")

@@ -19,7 +19,7 @@ from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any
 
-import torture.hook as hook
+import checks.faults.hook as hook
 
 IMPORTED = ("pandas", "optuna.samplers", "optuna.storages.journal", "optuna.trial", "rich.table", "numba",
             "typer._adapters", "pyarrow.pandas_compat", "pyarrow.csv", "pyarrow.parquet",
@@ -149,7 +149,7 @@ def fresh(life: Life, scratch: Path, after: float | None = None) -> Death:
     told, err = scratch / "told", scratch / "err"
     told.unlink(missing_ok=True)
     began = time.monotonic()
-    command = [sys.executable, "-m", "torture.life", json.dumps(asdict(life)), str(told)]
+    command = [sys.executable, "-m", "checks.faults.life", json.dumps(asdict(life)), str(told)]
     with err.open("wb") as sink:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=sink)
         try:

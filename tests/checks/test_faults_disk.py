@@ -19,15 +19,12 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from checks.faults import hook, state
+from checks.faults.disk import can_mount, small_disk
+from checks.faults.works import Work
 
 from evenhand.cli import main
 from run_cli import Ended, evenhand, small_log, write_log
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from torture import hook, state
-from torture.disk import can_mount, small_disk
-from torture.works import Work
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
 

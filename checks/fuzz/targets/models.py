@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from checks.fuzz.arrays import odd_table
+from checks.fuzz.inputs import document, mutated
+from checks.fuzz.targets.target import SEEDS, Target
 from evenhand.models.external_vectors import vectors_from
 from evenhand.models.factors import load
 from evenhand.models.folder import CONTENT
 from evenhand.training.checkpoint import Checkpoints
-from fuzz.arrays import odd_table
-from fuzz.inputs import document, mutated
-from fuzz.targets.target import SEEDS, Target
 
 IDENTITY = {"seeds": [0], "settings": {"lr": 0.1}}
 _TYPES = ("F32", "F64", "F16", "BF16", "I64", "I32", "U8", "BOOL", "F8_E4M3", "C64", "X")

@@ -10,9 +10,9 @@ from random import Random
 from unittest.mock import patch
 
 import evenhand
-from fuzz.inputs import VALUES, document, mutated
-from fuzz.targets.commands import LOG, SEARCH, run
-from fuzz.targets.target import SEEDS, Target
+from checks.fuzz.inputs import VALUES, document, mutated
+from checks.fuzz.targets.commands import LOG, SEARCH, run
+from checks.fuzz.targets.target import SEEDS, Target
 
 TRIALS = 3
 

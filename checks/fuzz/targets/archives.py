@@ -11,11 +11,11 @@ from pathlib import Path
 from random import Random
 from unittest.mock import patch
 
+from checks.fuzz.inputs import WORDS, mutated
+from checks.fuzz.targets.target import Target
 from evenhand.data.datasets import fetch, layouts
 from evenhand.data.datasets.load import load_dataset
 from evenhand.utils.errors import InputError
-from fuzz.inputs import WORDS, mutated
-from fuzz.targets.target import Target
 
 NAMES = (
     "ml-100k/u.data", "ml-100k/", "u.data", "../x", "../../inside/x", "/tmp/x", "a/../../x", "..", ".", "",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from checks.faults import hook
 
 from evenhand.data.write import write_table
 from evenhand.models import load
@@ -21,10 +22,6 @@ from evenhand.utils.atomic import atomic_file, atomic_folder, remove_abandoned, 
 from evenhand.utils.errors import InputError
 from run_cli import TINY, evenhand, small_log, write_log
 from small_model import model
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from torture import hook
 
 locks = pytest.mark.skipif(os.name == "nt", reason="no such locks here")
 
