@@ -9,8 +9,8 @@ from typing import Any
 
 from evenhand.baselines import Baseline
 from evenhand.baselines.run import Challenger, fit_baseline
-from evenhand.data.hot import HotRule
 from evenhand.data.interactions import Interactions
+from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
 from evenhand.encoders import Encoder, encoder_named
 from evenhand.experiments.configuration import configuration

@@ -15,7 +15,7 @@ from evenhand.experiments.goals import Goal, accurate_first
 from evenhand.experiments.search_space import Space
 from evenhand.experiments.setup import Setup
 from evenhand.experiments.trial import Trial
-from evenhand.utils.phrases import count
+from evenhand.utils.text import count
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 import evenhand
-from evenhand.data.fingerprint import fingerprint
-from evenhand.data.hot import HotRule
+from evenhand.data.describe import fingerprint
+from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
 from evenhand.encoders import Encoder, Vectors, describe_encoder
 from evenhand.metrics.statistics import summarise

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.vocabulary import share_vocabulary
-from evenhand.data.splits import Split
+from evenhand.data.splits import Split, share_vocabulary
 from evenhand.encoders import ENCODERS
 from evenhand.models.factors import FactorModel
 from evenhand.objectives import Objective
