@@ -30,7 +30,7 @@ def command(
     from evenhand.experiments.output import check_folder
     from evenhand.metrics.lists import count
     from evenhand.models.factors import load
-    from evenhand.utils.atomic_folder import one_process
+    from evenhand.utils.locks import one_process
 
     folder = check_folder(out, force)
     old = load(model)
