@@ -14,7 +14,7 @@ from evenhand.report import charts
 from evenhand.report.charts import Figure, finite
 from evenhand.report.html_text import brief, clean, interval, number, percent
 from evenhand.report.labels import described, titled
-from evenhand.utils.phrases import count
+from evenhand.utils.text import count
 
 MOST_PARTS = 12
 """A chart of slices shows the largest parts; the table below it shows more."""

@@ -27,7 +27,7 @@ from markupsafe import Markup
 
 import evenhand
 from evenhand.report.html_text import isolated, number, percent, safe, tied
-from evenhand.utils.phrases import count
+from evenhand.utils.text import count
 
 
 def render(template: str, **values: Any) -> str:

@@ -19,7 +19,7 @@ from evenhand.report.charts import Figure, Rows
 from evenhand.report.html_text import between, clean, isolated, number
 from evenhand.report.labels import described, titled
 from evenhand.report.render import Cell, Column, Origin, Table, render, without_folder
-from evenhand.utils.phrases import count
+from evenhand.utils.text import count
 
 FRONT, PICKED, DEFAULTS = 0, 1, 4
 """Places of the colours that they have."""
@@ -113,7 +113,7 @@ def _parameter(value: Any) -> Cell:
     """Numbers sort as numbers."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return Cell(value, value)
-    return Cell(isolated(value), prose=True)
+    return Cell(isolated(value))
 
 
 def _pick_table(result: TuneResult) -> Table:
