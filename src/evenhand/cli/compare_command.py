@@ -49,7 +49,7 @@ def command(
     from evenhand.experiments.compare import compare
     from evenhand.experiments.output import run_folder, write_comparison
     from evenhand.paper.mse import with_mse
-    from evenhand.utils.progress import contender_bars
+    from evenhand.utils.progress import tasks
 
     report: Path | None = None
     if tune < 0:
@@ -71,7 +71,7 @@ def command(
         say(plan, training, hot, json)
     with (
         run_folder(plan.folder, force, resume) as checkpoints,
-        contender_bars(len(plan.contenders) * (2 if tune else 1)) as progress,
+        tasks(len(plan.contenders) * (2 if tune else 1)) as progress,
     ):
         result = compare(
             plan.source.split,
