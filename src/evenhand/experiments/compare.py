@@ -137,7 +137,7 @@ def compare(
         raise InputError(f"every method can be named once only: {', '.join(labels)}.")
     encoder = resolve_encoder(encoder)
     ks = list_lengths(ks)
-    settings = (settings or Settings()).under(protocol, encoder, split.train)
+    settings = (settings or Settings()).under(protocol)
     rule = HotRule.parse(hot or protocol)
     numbers, where = seed_numbers(seeds), resolve_device(device)
     hot_mask = rule.mask(split)
@@ -146,7 +146,7 @@ def compare(
     tuned: dict[str, TuneResult] = {}
     others: dict[str, list[Row]] = {name: [] for name in other_tests or {}}
     for place, one in enumerate(contenders):
-        setup = Setup(one, encoder, settings)
+        setup = Setup.of(one, encoder, settings, protocol, split.train)
         fixed = {name: value for name, value in setup.parameters().items() if name in held}
         if tune and search_space(setup, fixed):
             tuned[one.label] = search(

@@ -9,6 +9,7 @@ from evenhand.encoders.base import Vectors
 from evenhand.objectives import Scored
 from evenhand.samplers.base import Batch, rows
 from evenhand.training.engines.base import Engine, Plan
+from evenhand.training.l2 import add_gradient
 from evenhand.utils import keyed
 
 
@@ -44,6 +45,7 @@ class TorchEngine(Engine):
         loss = loop.loss(batch) if users.is_cuda else torch.cat([loop.loss(one) for one in batch.each()])
         loss.sum().backward()
         loop.loss.finish()
+        add_gradient(loop.model, loop.loss, loop.l2, users, positives, negatives)
         loop.move(epoch, users, torch.cat([positives.unsqueeze(-1), negatives], dim=-1))
         with torch.no_grad():
             return torch.stack([loss.detach().double(), *self._diagnose(users, negatives)])

@@ -60,6 +60,7 @@ class TritonEngine(Engine):
             batch=loop.settings.batch,
             steps=loop.steps,
             decay=adam.decay,
+            l2=loop.l2,
             hot=loop.hot,
             held_out=loop.held_out_keys,
         )
