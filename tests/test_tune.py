@@ -21,7 +21,7 @@ import torch
 from evenhand.baselines import BASELINES
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
-from evenhand.encoders import ENCODERS
+from evenhand.encoders import ENCODERS, MF
 from evenhand.experiments.compare import compare
 from evenhand.experiments.judge import Judge, tuning_split
 from evenhand.experiments.search_space import FIXED, RANGES, Choice, Range, parse_range, search_space
@@ -29,6 +29,7 @@ from evenhand.experiments.setup import Setup
 from evenhand.experiments.trial import Verdict
 from evenhand.experiments.tune import TuneResult, tune
 from evenhand.methods import METHODS, contender
+from evenhand.samplers import AUCSampler
 from evenhand.training import Settings, train
 from evenhand.utils.errors import InputError, RunError, StoppedError
 from run_cli import evenhand, small_log, write_log
@@ -171,11 +172,11 @@ def test_the_first_trial_has_the_defaults_and_the_value_is_that_of_validation(sp
         "l2": 1e-4,
     }
     assert result.trials[0].parameters == defaults
-    plain = train(split, "mf", "auc-ns", 2, SETTINGS)
+    plain = train(split, MF(), AUCSampler(), 2, SETTINGS)
     assert plain.validation is not None
     assert result.trials[0].value == pytest.approx(np.mean(plain.validation), rel=1e-6)
     assert result.value == max(trial.value for trial in result.trials)
-    best = train(split, "mf", result.method, 2, result.setup.settings)
+    best = train(split, MF(), contender(result.method).sampler, 2, result.setup.settings)
     assert np.mean(best.validation or ()) == pytest.approx(result.value, rel=1e-6)
 
 
@@ -331,14 +332,14 @@ def test_an_unreachable_database_is_told_in_a_sentence(split: Split, url: str) -
 
 
 def test_compare_trains_each_contender_with_what_was_best_for_it(split: Split) -> None:
-    result = compare(split, ["dns", "ease", "popular"], "mf", 2, SETTINGS, tune=3, held=("l2",))
+    result = compare(split, ["dns", "ease", "popular"], "mf", 2, SETTINGS, tune=3, held=("lr",))
     assert {label: [*found.parameters] for label, found in result.tuned.items()} == {
-        "dns": ["candidates", "lr"],
+        "dns": ["candidates", "l2"],
         "ease": ["l2"],
     }
     assert [row.name for row in result.rows if row.k == 10] == ["dns", "ease", "popular"]
     for label in ("dns", "ease"):
-        alone = tune(split, label, trials=3, settings=SETTINGS, fixed={"l2": 1e-4} if label == "dns" else {})
+        alone = tune(split, label, trials=3, settings=SETTINGS, fixed={"lr": 0.002} if label == "dns" else {})
         assert result.tuned[label].parameters == alone.parameters
         again = compare(split, [alone.method], "mf", 2, alone.setup.settings)
         assert again.rows[0].metrics == result.row(label, 5).metrics
@@ -382,7 +383,7 @@ def test_compare_with_tune_reports_what_was_chosen(log: Path, tmp_path: Path) ->
         "auc-ns:alpha=0.8": 2,
     }
     chosen = found["tuned"]["auc-ns:alpha=0.8"]
-    assert [*chosen["parameters"]] == ["beta", "gamma", "candidates", "lr", "l2"]
+    assert [*chosen["parameters"]] == ["beta", "gamma", "candidates", "lr", "weight_decay"]
     sampler = found["configuration"]["methods"]["auc-ns:alpha=0.8"]["sampler"]
     assert sampler["beta"] == chosen["parameters"]["beta"]
     assert any("held out 10 % of train" in note for note in found["notes"])

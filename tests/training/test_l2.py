@@ -15,7 +15,7 @@ from evenhand.objectives import BPR, BCLoss, CausE, Objective
 from evenhand.samplers import DynamicSampler, PopularitySampler, Sampler, UniformSampler
 from evenhand.training import Settings
 from evenhand.training.l2 import add_gradient, penalty, weights
-from evenhand.training.loop import Loop
+from evenhand.training.trainer import Trainer
 from evenhand.utils.errors import InputError
 
 P = torch.tensor([[1.0, 0], [0, 1], [1, 1]], dtype=torch.float64)
@@ -36,12 +36,12 @@ def loop(
     encoder: Encoder | None = None,
     objective: Objective | None = None,
     seeds: tuple[int, ...] = (0,),
-) -> Loop:
+) -> Trainer:
     train = log() if train is None else train
     samplers = [sampler or UniformSampler()] * len(seeds)
     hot = np.zeros(train.n_items, dtype=bool)
     where = torch.device("cpu")
-    return Loop(train, encoder or MF(dim=6), samplers, seeds, how, where, hot=hot, objective=objective)
+    return Trainer(train, encoder or MF(dim=6), samplers, seeds, how, where, hot=hot, objective=objective)
 
 
 def test_value_and_gradient_of_a_worked_batch() -> None:

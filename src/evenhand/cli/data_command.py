@@ -99,7 +99,7 @@ def split(
 
     from evenhand.cli import inputs, show
     from evenhand.data.write import ENDINGS, write_table
-    from evenhand.utils.atomic_folder import check_folder, new_folder
+    from evenhand.utils.atomic import atomic_folder, check_folder
     from evenhand.utils.errors import unknown
 
     if f".{form}" not in ENDINGS:
@@ -109,7 +109,7 @@ def split(
     made = log.split(test=test, validation=validation, seed=split_seed, how=how)
     parts = {name: part for name, part in made.parts().items() if len(part) or name != "validation"}
     files = [f"{name}.{form}" for name in parts]
-    with new_folder(out, files, force=force) as place:
+    with atomic_folder(out, files, force=force) as place:
         for file, part in zip(files, parts.values(), strict=True):
             write_table(part.to_table(), place / file)
     sizes = {name: len(part) for name, part in parts.items()}
@@ -130,7 +130,7 @@ def fetch(
     """Download a dataset into the cache folder, where its terms allow that."""
     from evenhand.cli import show
     from evenhand.data.datasets.load import fetch_dataset
-    from evenhand.training.progress import download_bar
+    from evenhand.utils.progress import download_bar
 
     with download_bar(name) as progress:
         folder = fetch_dataset(name, progress=progress)

@@ -91,7 +91,7 @@ def command(
     from evenhand.experiments.output import write_search
     from evenhand.experiments.setup import Setup
     from evenhand.experiments.tune import tune
-    from evenhand.training.progress import epoch_bar
+    from evenhand.utils.progress import epoch_bar
 
     chosen = check_pick(pick, len(parse_goals(metric)))
     check_model(model, out, refit, force)
@@ -153,7 +153,7 @@ def _report(result: TuneResult, folder: Path, plan: Plan) -> Path | None:
 
     from evenhand.cli.searching import REPORT
     from evenhand.report.search_page import write_search_page
-    from evenhand.utils.safe_text import one_line
+    from evenhand.utils.text import one_line
 
     path = folder / REPORT
     try:
@@ -200,7 +200,7 @@ def _print(result: TuneResult, out: str, report: Path | None) -> None:
     import shlex
 
     from evenhand.cli import show
-    from evenhand.utils.phrases import count
+    from evenhand.utils.text import count
 
     screen = show.console()
     two = len(result.goals) > 1

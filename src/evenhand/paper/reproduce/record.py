@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import evenhand
-from evenhand.data.fingerprint import fingerprint
+from evenhand.data.describe import fingerprint
 from evenhand.data.splits import Split
 from evenhand.paper.reproduce.request import PARTS, Request
-from evenhand.training.checkpoint import write_whole
+from evenhand.utils.atomic import write_whole
 from evenhand.utils.errors import InputError, written_by_us
 
 FORMAT = 1

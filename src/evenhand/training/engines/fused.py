@@ -58,8 +58,9 @@ class FusedSteps:
         """
         `pairs` are user and item [N] of every positive (int32 spares a copy); `steps` is the number of
         batches in an epoch; `decay` [R] is the weight decay, `l2` [R] that on the rows of a batch; `hot` is
-        bool [n_items]; `held_out` are the ascending keys user * n_items + item of the pairs that make a negative a false one; `taken` is how
-        many steps Adam has made before. `exact_sums` adds gradients up as 64-bit integers.
+        bool [n_items]; `held_out` are the ascending keys user * n_items + item of the pairs that make a
+        negative a false one; `taken` is how many steps Adam has made before. `exact_sums` adds gradients up as
+        64-bit integers.
         """
         from evenhand.training.engines import triton_adam, triton_draws, triton_kernels
 
