@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from evenhand.utils.safe_text import json_text, one_line, visible
+from evenhand.utils.text import json_text, one_line, visible
 
 if TYPE_CHECKING:
     import pyarrow as pa
