@@ -14,7 +14,7 @@ import torch
 
 from evenhand.baselines.base import Baseline, FittedItems, check_number, check_whole
 from evenhand.data.interactions import Interactions
-from evenhand.models.item_table import SparseTable
+from evenhand.models.item_weights import SparseTable
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.memory import check_memory
 
