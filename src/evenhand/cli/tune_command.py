@@ -91,7 +91,7 @@ def command(
     from evenhand.experiments.output import write_search
     from evenhand.experiments.setup import Setup
     from evenhand.experiments.tune import tune
-    from evenhand.utils.progress import epoch_bar
+    from evenhand.utils.progress import task
 
     chosen = check_pick(pick, len(parse_goals(metric)))
     check_model(model, out, refit, force)
@@ -112,7 +112,7 @@ def command(
     fixed = fixed_values(setup, fix or [], training, sampling)
     with (
         search_folder(out, force, local=storage is None) as journal,
-        epoch_bar(f"{one.label}, trials") as on_trial,
+        task(f"{one.label}, trials") as on_trial,
     ):
         result = tune(
             plan.source.split,
