@@ -17,7 +17,21 @@ from evenhand.cli import show
 from evenhand.utils import progress
 from run_cli import evenhand, small_log, write_log
 
-LONG = ("--protocol", "paper", "--epochs", "1000000", "--dim", "8", "--seeds", "2", "--methods", "rns", "--k", "5")
+LONG = (
+    "--protocol",
+    "paper",
+    "--epochs",
+    "1000000",
+    "--dim",
+    "8",
+    "--seeds",
+    "2",
+    "--methods",
+    "rns",
+    "--k",
+    "5",
+    "--quiet",
+)
 
 
 def started(*arguments: object, **named: Any) -> subprocess.Popen[str]:
@@ -78,7 +92,7 @@ def run(*arguments: object, **named: Any) -> tuple[int, str, str]:
 
 def test_an_encoding_without_arrows_costs_nothing(tmp_path: Path) -> None:
     log = write_log(small_log(), tmp_path / "lög.csv")
-    short = ("--epochs", "1", "--seeds", "1", "--dim", "4", "--k", "5", "--methods", "rns")
+    short = ("--epochs", "1", "--seeds", "1", "--dim", "4", "--k", "5", "--methods", "rns", "--quiet")
     ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
     code, out, err = run("compare", log, *short, env=ascii_only)
     assert (code, err) == (0, "")
