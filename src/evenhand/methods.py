@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
-from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Objective, Reg
+from evenhand.objectives import BPR, BSL, IPS, MACR, PSL, AUCSoftmax, BCLoss, CausE, Objective, Reg, SLatK, Softmax
 from evenhand.samplers import (
     AUCSampler,
     BalancedSampler,
@@ -53,6 +53,17 @@ METHODS: Mapping[str, Method] = {
         Method("macr", UniformSampler, "an item's own pull is learned and taken out", "Wei et al. 2021", MACR),
         Method("cause", UniformSampler, "a sample even over items steers", "Bonner & Vasile 2018", CausE),
         Method("bc-loss", UniformSampler, "margins where popularity predicts badly", "Zhang et al. 2022", BCLoss),
+        Method("softmax", UniformSampler, "a positive against many shared negatives", "Wu et al. 2024", Softmax),
+        Method("psl", UniformSampler, "softmax with gentler activations", "Yang et al. 2024", PSL),
+        Method("slatk", UniformSampler, "softmax for the top k", "Yang et al. 2025", SLatK),
+        Method("bsl", UniformSampler, "softmax with a weight on the negatives", "Wu et al. 2024", BSL),
+        Method(
+            "auc-softmax",
+            UniformSampler,
+            "softmax, each negative by its chance to be a true one",
+            "softmax; Liu et al. 2023",
+            AUCSoftmax,
+        ),
         Method("auc-ns", AUCSampler, "the negative that most raises the partial AUC", "Liu et al. 2023"),
     )
 }
