@@ -376,6 +376,8 @@ def test_compare_writes_a_report_and_says_where(run: tuple[Path, str]) -> None:
     assert first.replace("\u00a0", " ") == sentence
     assert {"training", "figure-training-ndcg-10", "figure-training-hot_share", "figure-exposure"} <= set(seen.ids)
     assert "the test part was looked at once" in seen.text
+    assert str(folder.parent) not in (folder / "report.html").read_text(encoding="utf-8")
+    assert "evenhand compare log.csv --methods rns,popular --k 5,10 --out run" in seen.text
 
 
 def test_the_story_of_a_comparison_tells_protocol_and_spread() -> None:
