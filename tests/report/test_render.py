@@ -33,6 +33,15 @@ def test_a_value_that_was_forgotten_is_an_error() -> None:
         render("search.html")
 
 
+def test_a_further_page_fills_two_blocks_and_has_the_rest() -> None:
+    blocks = "{% block title %}Scores{% endblock %}{% block heading %}{{ heading }}{% endblock %}"
+    page = rendered('{% extends "base.html" %}' + blocks, heading="A & B")
+    assert "<h1>A &amp; B</h1>" in page
+    assert "Content-Security-Policy" in page
+    assert 'class="facts"' not in page
+    assert 'class="origin"' not in page
+
+
 def table(made: Table) -> str:
     return rendered('{% import "parts.html" as parts %}{{ parts.table(made) }}', made=made)
 
