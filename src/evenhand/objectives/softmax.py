@@ -179,6 +179,8 @@ class SoftmaxLoss(Loss):
         self.transforms = of.similarity == "cosine"
         self.keys = torch.from_numpy(train.keys).to(model.items.device)
         """int64 [n_pairs], ascending: user · n_items + item."""
+        self.indptr = torch.from_numpy(train.indptr).to(model.items.device)
+        self.pairs = torch.from_numpy(train.items).to(model.items.device)
         self.compiled: Callable[..., Tensor | None] = lambda loss, batch, x, own: None
         """A faster way from scores to margins and slopes, where an engine has one."""
 
@@ -209,8 +211,33 @@ class SoftmaxLoss(Loss):
 
     def masked(self, batch: Scored) -> Tensor:
         """bool [r, B, n]: whether a shared negative is a training item of the positive's user."""
-        wanted = batch.users.unsqueeze(-1) * self.n_items + batch.negatives
+        if batch.users.is_cuda:
+            return self.has(batch.users.unsqueeze(-1), batch.negatives)
+        return torch.stack([self._masked(*one) for one in zip(batch.users, batch.negatives[:, 0], strict=True)])
+
+    def has(self, users: Tensor, items: Tensor) -> Tensor:
+        """Whether users have items, by binary search."""
+        wanted = users * self.n_items + items
         return self.keys[torch.searchsorted(self.keys, wanted).clamp_max_(len(self.keys) - 1)] == wanted
+
+    def _masked(self, users: Tensor, negatives: Tensor) -> Tensor:
+        """bool [B, n]: the users' items are looked up among the negatives, which without a GPU is faster."""
+        distinct, place = negatives.unique(return_inverse=True)
+        column = torch.full((self.n_items,), -1)
+        column[distinct] = torch.arange(len(distinct))
+        owner, items = self.rows_of(users)
+        found = column[items]
+        masked = torch.zeros(len(users), len(distinct), dtype=torch.bool)
+        masked[owner[found >= 0], found[found >= 0]] = True
+        return masked[:, place]
+
+    def rows_of(self, users: Tensor) -> tuple[Tensor, Tensor]:
+        """int64: the training items of users [B], one after the other, and whose they are, as a place in users."""
+        start = self.indptr[users]
+        length = self.indptr[users + 1] - start
+        owner = torch.repeat_interleave(torch.arange(len(users), device=users.device), length)
+        first = length.cumsum(0) - length
+        return owner, self.pairs[start[owner] + torch.arange(len(owner), device=users.device) - first[owner]].long()
 
     def finals(self, vectors: Vectors) -> tuple[Vectors, ...]:
         return (unit_length(vectors) if self.of.similarity == "cosine" else vectors,)
@@ -286,7 +313,6 @@ class SLatKLoss(SoftmaxLoss):
         first = _BELOW_ALL if of.k >= train.n_items else 0.0
         self.beta = nn.Parameter(torch.full((len(seeds), train.n_users), first, device=device), requires_grad=False)
         """[R, n_users]: the score at which a user's top k begins; a parameter, so that checkpoints hold it."""
-        self.indptr, self.pairs = torch.from_numpy(train.indptr).to(device), torch.from_numpy(train.items).to(device)
 
     def of_margin(self, margin: Tensor, own: Tensor, batch: Scored) -> Tensor:
         beta = mine(self.beta, batch).gather(1, batch.users)
@@ -307,16 +333,12 @@ class SLatKLoss(SoftmaxLoss):
 
     def _quantiles(self, vectors: Tensor, items: Tensor, users: Tensor, drawn: Tensor) -> Tensor:
         """[users]: the k-th largest among the scores of a user's own items and of the drawn others."""
-        start, end = self.indptr[users[0]], self.indptr[users[-1] + 1]
-        length = self.indptr[users + 1] - self.indptr[users]
-        owner = torch.repeat_interleave(torch.arange(len(users), device=users.device), length)
-        place = torch.arange(int(start), int(end), device=users.device) - self.indptr[users][owner]
-        own = vectors.new_full((len(users), max(1, int(length.max()))), -math.inf)
-        own[owner, place] = (vectors[owner] * items[self.pairs[start:end].long()]).sum(-1)
-        wanted = users.unsqueeze(-1) * self.n_items + drawn
-        seen = self.keys[torch.searchsorted(self.keys, wanted).clamp_max_(len(self.keys) - 1)] == wanted
-        others = (vectors @ items[drawn].mT).masked_fill_(seen, -math.inf)
-        return top_k_edge(own, others, self.k)
+        owner, mine = self.rows_of(users)
+        place = torch.arange(len(owner), device=users.device) - torch.searchsorted(owner, owner)
+        own = vectors.new_full((len(users), 1 + int(place.max()) if len(place) else 1), -math.inf)
+        own[owner, place] = (vectors[owner] * items[mine]).sum(-1)
+        seen = self.has(users.unsqueeze(-1), drawn) if users.is_cuda else self._masked(users, drawn)
+        return top_k_edge(own, (vectors @ items[drawn].mT).masked_fill_(seen, -math.inf), self.k)
 
 
 def top_k_edge(own: Tensor, others: Tensor, k: int) -> Tensor:

@@ -17,7 +17,7 @@ from evenhand.objectives.base import Scored
 from evenhand.objectives.softmax import AUCSoftmaxLoss, PSLLoss, SoftmaxLoss
 from evenhand.training.engines.base import Engine, Plan
 from evenhand.training.engines.numba_engine import CORRECTIONS, compiled_code, one_side, table_of
-from evenhand.training.engines.softmax_rows import clear_columns, mask_rows, place_columns, softmax_rows
+from evenhand.training.engines.softmax_rows import clear_columns, place_columns, softmax_rows
 from evenhand.training.engines.steps import Moves, move_rows
 from evenhand.utils import keyed
 
@@ -41,7 +41,7 @@ class RowsEngine(Engine):
     def run(self, plan: Plan, first: int, last: int) -> Tensor:
         trainer, loss = self.trainer, self.trainer.loss
         assert isinstance(loss, SoftmaxLoss)
-        loss.compiled, loss.masked = self._margins, self._masked  # type: ignore[method-assign]
+        loss.compiled = self._margins
         adam, size = trainer.optimisers[0], trainer.settings.batch
         tables = [table_of(adam, side, self._sides[side]) for side in (0, 1)]
         numbers = (trainer.rates(plan.epoch), adam.decay, trainer.l2)
@@ -89,16 +89,6 @@ class RowsEngine(Engine):
             )
         )
         return float(loss.detach()), [one.numpy() for one in torch.autograd.grad(loss.sum(), rows)]
-
-    def _masked(self, batch: Scored) -> Tensor:
-        """As `SoftmaxLoss.masked`."""
-        negatives = batch.negatives.flatten().numpy()
-        found = np.zeros((batch.users.shape[1], len(negatives)), dtype=np.bool_)
-        train = self.trainer.train
-        place_columns(negatives, self._column, self._following)
-        mask_rows(batch.users[0].numpy(), train.indptr, train.items, self._column, self._following, found)
-        clear_columns(negatives, self._column)
-        return torch.from_numpy(found).unsqueeze(0)
 
     def _margins(self, loss: SoftmaxLoss, batch: Scored, x: Tensor, own: Tensor) -> Tensor | None:
         """Margins [1, B], with slopes left in x; None for curves other than the exponential."""
