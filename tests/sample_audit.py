@@ -16,7 +16,7 @@ from evenhand.audit.result import (
     SliceRow,
     SystemRow,
 )
-from evenhand.audit.story import Spread, TrainingStory, curves_of
+from evenhand.report.training_story import Spread, TrainingStory, curves_of
 from evenhand.metrics.statistics import summarise
 
 SYSTEMS = ("ease", "auc-ns")

@@ -12,8 +12,8 @@ import pytest
 
 import evenhand as eh
 from audit_lists import LISTS, TEST, TRAIN, pairs
-from evenhand.audit.catalogue import BOOTSTRAPPED, METRICS
-from evenhand.audit.divide import by_values
+from evenhand.metrics.catalogue import BOOTSTRAPPED, METRICS
+from evenhand.audit.divisions import by_values
 from evenhand.audit.document import from_json, to_json
 from evenhand.audit.result import Audit
 from run_cli import small_log

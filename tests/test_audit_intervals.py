@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.audit.audit_lists import Ranked
-from evenhand.audit.exposure import coverage, shannon_entropy
+from evenhand.metrics.exposure import coverage, shannon_entropy
 from evenhand.audit.influence import coverage_slope, entropy_slope, gini_slope
 from evenhand.audit.intervals import Draws, Measured, Moments
 from evenhand.audit.measures import Measures

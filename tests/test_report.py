@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from evenhand.audit.result import Audit, Change, Estimate, Exposure, Finding, SliceRow, SystemRow
-from evenhand.audit.story import TrainingStory, curves_of
+from evenhand.report.training_story import TrainingStory, curves_of
 from evenhand.report import write_report
 from evenhand.report.accuracy_charts import slice_figures
 from evenhand.report.exposure_charts import items_that_fill

@@ -8,7 +8,7 @@ from random import Random
 
 import pyarrow as pa
 
-from evenhand.audit.baseline import against
+from evenhand.audit.changes import against
 from evenhand.audit.ci_output import github_lines, junit
 from evenhand.audit.document import read_audit, to_json
 from evenhand.audit.gates import judge, parse_gate

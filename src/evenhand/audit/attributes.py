@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenhand.audit.divide import Division, by_values
+from evenhand.audit.divisions import Division, by_values
 from evenhand.audit.reference import Ground
 from evenhand.data.reading.columns import Column, source_label
 from evenhand.metrics.lists import count

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenhand.audit.audit_lists import Ranked
-from evenhand.audit.divide import by_taste
+from evenhand.audit.divisions import by_taste
 from evenhand.audit.reference import Ground
 from evenhand.audit.result import Example, Shown
 from evenhand.audit.sweep import audience_of

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from evenhand.audit.catalogue import METRICS
+from evenhand.metrics.catalogue import METRICS
 from evenhand.audit.result import Audit
 from evenhand.utils.errors import InputError, unknown
 

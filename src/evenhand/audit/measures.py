@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from evenhand.audit.audit_lists import Ranked
-from evenhand.audit.catalogue import BOOTSTRAPPED, CONTRASTED, ITEMWISE, METRICS, available
-from evenhand.audit.exposure import coverage, jensen_shannon, shannon_entropy, unevenness
+from evenhand.metrics.catalogue import BOOTSTRAPPED, CONTRASTED, ITEMWISE, METRICS, available
+from evenhand.metrics.exposure import coverage, jensen_shannon, shannon_entropy, unevenness
 from evenhand.audit.influence import coverage_slope, entropy_slope, gini_slope
 from evenhand.audit.intervals import Get, Measured
 from evenhand.audit.reference import Ground, user_ranges

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.audit.exposure import popularity_part
+from evenhand.metrics.exposure import popularity_part
 from evenhand.data.hot import HotRule
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split, given_split

@@ -10,7 +10,7 @@ import numpy as np
 
 from evenhand.audit.audit_lists import Ranked, read_systems
 from evenhand.audit.examples import Notable, choose_examples
-from evenhand.audit.exposure import lorenz_points
+from evenhand.metrics.exposure import lorenz_points
 from evenhand.audit.findings import find
 from evenhand.audit.measures import Measures
 from evenhand.audit.reference import Ground, lay_ground

@@ -10,8 +10,8 @@ import numpy as np
 
 from evenhand.audit.attributes import Attributes
 from evenhand.audit.audit_lists import Ranked
-from evenhand.audit.catalogue import METRICS
-from evenhand.audit.divide import Division, by_activity, by_popularity, by_taste
+from evenhand.metrics.catalogue import METRICS
+from evenhand.audit.divisions import Division, by_activity, by_popularity, by_taste
 from evenhand.audit.intervals import Draws, Get, Measured
 from evenhand.audit.reference import Ground
 from evenhand.audit.result import Estimate, SliceRow

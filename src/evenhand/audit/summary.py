@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from evenhand.audit.catalogue import METRICS
+from evenhand.metrics.catalogue import METRICS
 from evenhand.audit.result import Audit, Estimate
 
 SHOWN = (

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.audit.audit_lists import Ranked
-from evenhand.audit.exposure import PARTS, exposure_counts
+from evenhand.metrics.exposure import PARTS, exposure_counts
 from evenhand.audit.intervals import Draws, Moments
 from evenhand.audit.reference import Ground, user_ranges
 from evenhand.audit.terms import (

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from evenhand.audit.catalogue import BOOTSTRAPPED, ITEMWISE, available
-from evenhand.audit.exposure import PARTS, average_popularity, long_tail_count, long_tail_share
+from evenhand.metrics.catalogue import BOOTSTRAPPED, ITEMWISE, available
+from evenhand.metrics.exposure import PARTS, average_popularity, long_tail_count, long_tail_share
 from evenhand.audit.hits import hit_rate, reciprocal_rank
 from evenhand.audit.reference import Ground, part_of
 from evenhand.data.interactions import Interactions

@@ -91,8 +91,8 @@ def command(
     json: opt.Json = False,
 ) -> None:
     """Audit recommendation lists of any system: accuracy, popularity bias, exposure, with intervals."""
-    from evenhand.audit.audit_progress import audit_bar
-    from evenhand.audit.baseline import against
+    from evenhand.cli.audit_progress import audit_bar
+    from evenhand.audit.changes import against
     from evenhand.audit.document import read_audit, to_json
     from evenhand.audit.files import check_target
     from evenhand.audit.gates import check_gates, judge, parse_gate

@@ -20,9 +20,9 @@ from evenhand.experiments.setup import Setup
 from evenhand.experiments.tune import TuneResult
 from evenhand.experiments.tune import tune as search
 from evenhand.experiments.verdict import verdict
+from evenhand.metrics.catalogue import METRICS
 from evenhand.metrics.lists import list_lengths
 from evenhand.metrics.statistics import Summary, summarise
-from evenhand.metrics.users import METRICS
 from evenhand.training.progress import OnEpoch
 from evenhand.training.run import resolve_encoder, seed_numbers, train, versions
 from evenhand.training.selection import Evaluator, Result, Results

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from evenhand.audit.result import Audit
-from evenhand.audit.story import TrainingStory
+from evenhand.report.training_story import TrainingStory
 
 
 def write_report(audit: Audit, path: Path, *, training: TrainingStory | None = None) -> None:

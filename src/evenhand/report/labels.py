@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from evenhand.audit.catalogue import METRICS
+from evenhand.metrics.catalogue import METRICS
 
 MAIN = (
     ("Accuracy", ("ndcg", "precision")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evenhand.audit.result import Audit
-from evenhand.audit.story import TrainingStory
+from evenhand.report.training_story import TrainingStory
 from evenhand.report import sections
 from evenhand.report.accuracy_charts import slice_figures, tradeoff_figure
 from evenhand.report.confusion_chart import confusion_figure

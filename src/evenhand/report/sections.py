@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evenhand.audit.result import Audit, Finding
-from evenhand.audit.story import Spread, TrainingStory
+from evenhand.report.training_story import Spread, TrainingStory
 from evenhand.report.draw import patch, symbol
 from evenhand.report.example_users import examples
 from evenhand.report.figure import Figure

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from evenhand.encoders import Vectors
+from evenhand.metrics.catalogue import HISTORY
 from evenhand.metrics.users import UserMetrics
 from evenhand.training.checkpoint import Checkpoints, StopSignal, fitting
 from evenhand.training.loop import EpochLog, Loop, under
@@ -133,6 +134,6 @@ def _record(epoch: int, log: EpochLog, scored: Sequence[Any], seconds: float) ->
         record["metrics"] = {
             f"{name}@{k}": [one[k].mean(name) for one in scored]
             for k in scored[0]
-            for name in ("precision", "recall", "ndcg", "ohr", "ocr", "uhr", "ucr")
+            for name in HISTORY
         }
     return record

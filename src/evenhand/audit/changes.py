@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from evenhand.audit.catalogue import METRICS
+from evenhand.metrics.catalogue import METRICS
 from evenhand.audit.result import Audit, Change, Estimate
 
 

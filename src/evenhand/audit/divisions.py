@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.audit.exposure import PARTS
+from evenhand.metrics.exposure import PARTS
 from evenhand.audit.reference import Ground
 
 TASTE_SHARE = 0.2
