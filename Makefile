@@ -37,11 +37,11 @@ drift: .venv/installed
 
 # Kills every kind of work at each of its file operations and at random moments, and fills disks; half an hour.
 torture: .venv/installed
-	.venv/bin/python -m torture --kills 200 $(TORTURE)
+	.venv/bin/python -m checks.faults --kills 200 $(TORTURE)
 
 # Hostile input for every reader (docs/hostile-input.md); `make fuzz FUZZ="--inputs 500"` is a short form.
 fuzz: .venv/installed-dev
-	.venv/bin/python fuzz/run.py $(FUZZ)
+	.venv/bin/python checks/fuzz/run.py $(FUZZ)
 
 # `make bench LARGE=1` adds a log of 20 million pairs; EVENHAND_ML100K is a folder with MovieLens-100K.
 bench: .venv/installed

@@ -27,8 +27,8 @@ from contest_measures import KS, as_text, forget_gpu_peak, hardware, memory, on_
 
 from evenhand.baselines.blend import FittedBlend
 from evenhand.baselines.run import BaselineFit, Challenger, fit_baseline
-from evenhand.data.fingerprint import fingerprint
-from evenhand.data.hot import HotRule
+from evenhand.data.describe import fingerprint
+from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
 from evenhand.encoders import ENCODERS
 from evenhand.experiments.entrants import Outcome
@@ -41,7 +41,7 @@ from evenhand.training.checkpoint import write_whole
 from evenhand.training.run import train, versions
 from evenhand.training.settings import resolve_device
 from evenhand.utils.errors import InputError, RunError, unknown
-from evenhand.utils.safe_text import one_line
+from evenhand.utils.text import one_line
 
 HELD = ("batch", "epochs", "eval_users", "layers", "dim")
 """Options that hold a trained contender's parameter at a value; baselines have none of them."""

@@ -30,7 +30,7 @@ from evenhand.training.checkpoint import write_whole
 from evenhand.training.run import versions
 from evenhand.training.settings import resolve_device
 from evenhand.utils.errors import InputError
-from evenhand.utils.safe_text import one_line
+from evenhand.utils.text import one_line
 
 COST = "cost.json"
 

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from evenhand.data.hot import HotRule
+from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
 from evenhand.experiments.entrants import Outcome
 from evenhand.metrics.statistics import summarise
 from evenhand.metrics.users import METRICS
 from evenhand.models.topk import top_by
 from evenhand.training.selection import STOPPING_K, Evaluator
-from evenhand.utils.phrases import count
+from evenhand.utils.text import count
 
 KS = (5, 10, 20)
 _DIGITS = 6

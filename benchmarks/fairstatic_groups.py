@@ -13,7 +13,7 @@ import argparse
 
 import numpy as np
 
-from evenhand.data.hot import HotRule
+from evenhand.data.popularity import HotRule
 from evenhand.paper.reproduce.recipes import recipe
 from evenhand.paper.reproduce.request import Request
 from evenhand.paper.reproduce.source import load_part

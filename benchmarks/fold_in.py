@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 import evenhand as eh
-from evenhand.data.hot import HotRule
+from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
 from evenhand.metrics.users import score_lists
 from evenhand.models.fold_in import user_vectors

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 import evenhand as eh
-from evenhand.data.hot import hot_items
+from evenhand.data.popularity import hot_items
 from evenhand.samplers.auc import prior
 from evenhand.samplers.base import bind
 from evenhand.training.engines.fused import FusedSteps

@@ -20,7 +20,7 @@ from contest_measures import as_text
 
 import evenhand as eh
 from evenhand.baselines.run import Challenger, fit_baseline
-from evenhand.data.hot import HotRule
+from evenhand.data.popularity import HotRule
 from evenhand.data.simulate import Simulation
 from evenhand.experiments.entrants import Outcome
 from evenhand.experiments.setup import Setup
@@ -30,7 +30,7 @@ from evenhand.training.checkpoint import write_whole
 from evenhand.training.run import train, versions
 from evenhand.training.selection import Evaluator
 from evenhand.training.settings import resolve_device
-from evenhand.utils.phrases import count
+from evenhand.utils.text import count
 
 CONTENDERS = (
     *("rns", "pns", "dns", "fairstatic", "ips-cn", "macr", "auc-ns"),

@@ -16,9 +16,8 @@ from evenhand.audit.intervals import Draws, Measured, Moments
 from evenhand.audit.measures import Measures
 from evenhand.audit.reference import Ground
 from evenhand.audit.sweep import sweep
-from evenhand.data.hot import HotRule
 from evenhand.data.interactions import Interactions
-from evenhand.data.popularity import gini
+from evenhand.data.popularity import HotRule, gini
 from evenhand.data.splits import Split
 from evenhand.metrics.statistics import bootstrap_ratios_over_users, paired_over_seeds
 

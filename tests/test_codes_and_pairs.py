@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading import codes, pairs, read
-from evenhand.data.reading import delimited as text
+from evenhand.data.reading import codes, read
+from evenhand.data.reading import text_files as text
 from evenhand.data.reading.codes import Codes, from_the_end, recode, steps, used
 from evenhand.data.reading.read import read_interactions
 from evenhand.utils.errors import InputError
@@ -77,7 +77,7 @@ def test_from_the_end_gives_rows_back(monkeypatch) -> None:
 def test_of_repeated_pairs_the_latest_stays(monkeypatch, rows, timed, step, bits) -> None:
     """Also in small steps, and where the number of a row does not fit beside the pair."""
     monkeypatch.setattr(codes, "STEP", step)
-    monkeypatch.setattr(pairs, "_KEY_BITS", bits)
+    monkeypatch.setattr(codes, "_KEY_BITS", bits)
     kept: dict[tuple[int, int], tuple[float, int]] = {}
     for user, item, rating, when in rows:
         now = (-math.inf if math.isnan(when) else when) if timed else 0.0

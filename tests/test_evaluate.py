@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evenhand.data.hot import HotRule
 from evenhand.data.interactions import Interactions
+from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
 from evenhand.metrics import METRICS, evaluate, score_lists
 from evenhand.utils.errors import InputError

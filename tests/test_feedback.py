@@ -5,7 +5,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.data.feedback_world import simulate_rounds
-from evenhand.data.hot import hot_items
+from evenhand.data.popularity import hot_items
 from evenhand.data.simulate import Simulation
 from evenhand.experiments.feedback_loop import _judge, feedback_loop
 

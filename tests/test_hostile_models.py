@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from checks.fuzz.targets.target import SEEDS
 from safetensors.torch import save
 
 from evenhand.models import load
 from evenhand.models.card import model_card
 from evenhand.utils.errors import InputError
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from fuzz.targets.target import SEEDS
-
 from run_cli import Ended, evenhand
 from small_model import model
 

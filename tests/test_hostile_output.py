@@ -23,7 +23,7 @@ from evenhand.audit.result import Finding
 from evenhand.audit.run_audit import audit
 from evenhand.cli import show
 from evenhand.cli.searching import trials_at_once
-from evenhand.data.hot import HotRule
+from evenhand.data.popularity import HotRule
 from evenhand.data.write import write_table
 from evenhand.experiments.compare import compare
 from evenhand.metrics.evaluate import evaluate, evaluate_named
@@ -34,7 +34,7 @@ from evenhand.paper.reproduce.record import as_written, read_document
 from evenhand.training.run import seed_numbers
 from evenhand.utils import memory
 from evenhand.utils.errors import InputError, unknown
-from evenhand.utils.safe_text import LONGEST, json_text, one_line, visible
+from evenhand.utils.text import LONGEST, json_text, one_line, visible
 from run_cli import evenhand, small_log, write_log
 from sample_audit import sample_audit
 

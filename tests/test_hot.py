@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.data.hot import HotRule, hot_items
 from evenhand.data.interactions import Interactions
+from evenhand.data.popularity import HotRule, hot_items
 from evenhand.data.reading.read import read_interactions
 from evenhand.data.splits import Split, given_split
 from evenhand.utils.errors import InputError

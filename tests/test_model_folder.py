@@ -15,13 +15,13 @@ import pyarrow as pa
 import pytest
 import torch
 
-from evenhand.data.fingerprint import fingerprint
+from evenhand.data.describe import fingerprint
 from evenhand.data.interactions import Interactions
 from evenhand.models import files as files_module
 from evenhand.models import folder as folder_module
 from evenhand.models import load
 from evenhand.models.folder import FILES
-from evenhand.utils import atomic_folder as place_module
+from evenhand.utils import atomic as place_module
 from evenhand.utils.errors import InputError
 from small_model import model
 

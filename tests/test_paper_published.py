@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.data.hot import hot_items
 from evenhand.data.interactions import Interactions
+from evenhand.data.popularity import hot_items
 from evenhand.methods import METHODS
 from evenhand.paper import errata
 from evenhand.paper.errata import find_errata, ndcg_floor, performance_rows

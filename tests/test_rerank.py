@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import evenhand as eh
-from evenhand.data.hot import hot_items
 from evenhand.data.interactions import Interactions
+from evenhand.data.popularity import hot_items
 from evenhand.models.rerank import METHODS, rerank_lists
 from evenhand.models.rerank.popularity_mix import Popularity, popularity_groups
 from evenhand.models.rerank.strength import GRID, Trial, best_trial

@@ -24,7 +24,7 @@ import torch
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.encoders import MF, Encoder, LightGCN
-from evenhand.methods import METHODS
+from evenhand.methods import METHODS, contender
 from evenhand.models.factors import load
 from evenhand.samplers import AUCSampler
 from evenhand.training import Fit, Settings, checkpoint, run, train
@@ -75,6 +75,10 @@ def fit(
     settings: Settings = SETTINGS,
     **other: Any,
 ) -> Fit:
+    if isinstance(method, str):
+        asked = contender(method)
+        method = asked.sampler
+        other = {"objective": asked.objective, **other}
     return train(
         split,
         encoder,

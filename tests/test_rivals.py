@@ -20,8 +20,8 @@ from evenhand.baselines import BASELINES, Baseline, als, ease
 from evenhand.baselines.als import solved
 from evenhand.baselines.run import BaselineFit, challenger, fit_baseline
 from evenhand.data.csr import gather_rows, slices_within
-from evenhand.data.hot import HotRule
 from evenhand.data.interactions import Interactions
+from evenhand.data.popularity import HotRule
 from evenhand.experiments.entrants import entrant
 from evenhand.experiments.verdict import verdict
 from evenhand.models import item_table

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from evenhand.data.hot import hot_items
 from evenhand.data.interactions import Interactions
+from evenhand.data.popularity import hot_items
 from evenhand.encoders import MF, Encoder, LightGCN
 from evenhand.samplers import (
     AUCSampler,

@@ -15,7 +15,7 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import gini, share_of_hottest
 from evenhand.data.simulate import Simulation, simulate, simulate_log
 from evenhand.utils.errors import InputError
-from evenhand.utils.hashing import keyed_uniform
+from evenhand.utils.keyed import keyed_uniform
 
 
 @pytest.fixture(scope="module")

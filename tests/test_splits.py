@@ -11,7 +11,7 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.reading.read import read_interactions
 from evenhand.data.splits import Split, given_split, split_interactions
 from evenhand.utils.errors import InputError
-from evenhand.utils.phrases import count
+from evenhand.utils.text import count
 
 Pairs = set[tuple[object, object]]
 HOWS = ["random", "per-user", "leave-last-out", "time"]

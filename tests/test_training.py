@@ -352,7 +352,7 @@ def test_notes_reach_the_result() -> None:
     log = corner_cases()
     empty = log.take(np.zeros(len(log), dtype=bool))
     split = Split(log, None, empty, "all", notes=("a note of the split.",))
-    done = train(split, MF(dim=2), "rns", 1, Settings(epochs=1), ks=(1,), device="cpu")
+    done = train(split, MF(dim=2), UniformSampler(), 1, Settings(epochs=1), ks=(1,), device="cpu")
     assert done.notes == ("a note of the split.", "1 user has nothing left to sample as a negative; skipped.")
     assert done.results == {}
 
@@ -369,14 +369,13 @@ def test_nothing_to_train_on_is_refused() -> None:
         ({"protocol": "honset"}, "unknown protocol 'honset'; did you mean 'honest'"),
         ({"seeds": []}, "at least one"),
         ({"seeds": [1, 1]}, "all different"),
-        ({"encoder": "lightgnc"}, "did you mean 'lightgcn'"),
-        ({"method": [UniformSampler()], "seeds": 2}, "2 seeds need as many samplers, but 1 were given"),
+        ({"sampler": [UniformSampler()], "seeds": 2}, "2 seeds need as many samplers, but 1 were given"),
         ({"ks": (5, 25)}, "k = 25 is more than the catalogue's 24 items"),
         ({"device": "tpu9"}, "unknown device"),
     ],
 )
 def test_impossible_requests_are_refused(arguments: dict[str, object], match: str) -> None:
-    usual: dict[str, object] = {"encoder": "mf", "method": "rns", "seeds": 1, "ks": (5,), "device": "cpu"}
+    usual: dict[str, object] = {"encoder": MF(), "sampler": UniformSampler(), "seeds": 1, "ks": (5,), "device": "cpu"}
     with pytest.raises(InputError, match=match):
         train(random_split(), **{**usual, **arguments})  # type: ignore[arg-type]
 
@@ -519,7 +518,7 @@ def trained(split: Split, protocol: str, **arguments: object) -> Fit:
     return train(
         split,
         MF(dim=8),
-        "dns",
+        DynamicSampler(),
         [0, 1],
         SETTINGS,
         protocol=protocol,

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 import evenhand as eh
-from evenhand.data.hot import HotRule
+from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
 from evenhand.paper.published import cells
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import evenhand as eh
-from evenhand.data.hot import HotRule
+from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
 
 PAPER_FILES = ("paper_train.csv", "paper_test.csv")

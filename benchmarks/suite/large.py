@@ -43,7 +43,7 @@ def work(asked: dict[str, int]) -> dict[str, Any]:
     import torch
 
     import evenhand as eh
-    from evenhand.data.hot import hot_items
+    from evenhand.data.popularity import hot_items
     from evenhand.data.simulate import simulate_log
     from evenhand.training.loop import Loop
     from evenhand.training.selection import Evaluator

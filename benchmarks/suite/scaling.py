@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 import evenhand as eh
-from evenhand.data.hot import hot_items
+from evenhand.data.popularity import hot_items
 from evenhand.data.simulate import simulate_log
 from evenhand.training.loop import Loop
 from suite.report import Section

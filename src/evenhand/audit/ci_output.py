@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from evenhand.audit.gates import Judged
 from evenhand.audit.result import Audit
-from evenhand.utils.safe_text import visible
+from evenhand.utils.text import visible
 
 
 def junit(judged: Sequence[Judged]) -> str:

@@ -25,7 +25,7 @@ from evenhand.audit.result import (
     SystemRow,
 )
 from evenhand.utils.errors import InputError
-from evenhand.utils.safe_text import one_line
+from evenhand.utils.text import one_line
 
 FORMAT = 1
 

@@ -10,9 +10,9 @@ from evenhand.audit.ci_output import junit
 from evenhand.audit.document import to_json
 from evenhand.audit.gates import Judged
 from evenhand.audit.result import Audit
-from evenhand.utils.atomic import whole_file
+from evenhand.utils.atomic import atomic_file
 from evenhand.utils.errors import InputError
-from evenhand.utils.safe_text import json_text
+from evenhand.utils.text import json_text
 
 
 def check_target(path: str | None, force: bool) -> None:
@@ -40,7 +40,7 @@ def save_junit(judged: Sequence[Judged], path: str | Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     try:
-        with whole_file(path) as partial:
+        with atomic_file(path) as partial:
             partial.write_text(text, encoding="utf-8", newline="\n")
     except OSError as problem:
         raise InputError(f"cannot write {path}: {problem.strerror or problem}.") from problem

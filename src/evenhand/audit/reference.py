@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.metrics.exposure import popularity_part
-from evenhand.data.hot import HotRule
 from evenhand.data.interactions import Interactions
+from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split, given_split
+from evenhand.metrics.exposure import popularity_part
 from evenhand.utils.errors import InputError
 
 CHUNK_PAIRS = 2_000_000

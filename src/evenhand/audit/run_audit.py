@@ -21,7 +21,7 @@ from evenhand.metrics.lists import count, list_lengths
 from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
-    from evenhand.data.hot import HotRule
+    from evenhand.data.popularity import HotRule
 
 
 def audit(

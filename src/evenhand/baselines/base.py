@@ -24,7 +24,7 @@ from evenhand.models.list_table import list_table
 from evenhand.models.topk import top_by
 from evenhand.training.progress import OnEpoch
 from evenhand.utils.errors import InputError
-from evenhand.utils.safe_text import one_line
+from evenhand.utils.text import one_line
 
 LARGEST = 10**9
 """Parameters beyond this are mistakes, and leave 32 bits when they are multiplied."""

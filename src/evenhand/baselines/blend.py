@@ -25,7 +25,7 @@ from evenhand.baselines.itemknn import ItemKNN
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split, held_out_share
 from evenhand.encoders import MF, Encoder, LightGCN
-from evenhand.methods import METHODS
+from evenhand.methods import METHODS, contender
 from evenhand.models.blend_model import BlendModel, Part, standardised
 from evenhand.models.external_vectors import vectors_from
 from evenhand.models.factors import FactorModel
@@ -196,7 +196,11 @@ def _trained(method: str, encoder: str, seed: int, device: torch.device) -> _Mak
         split = Split(pairs, held, nothing, "a part of a blend", ())
         count = AVERAGED[device.type]
         seeds = range(count * seed, count * (seed + 1))
-        fitted = train(split, _ENCODERS[encoder], method, seeds, settings, device=str(device), ks=(1,))
+        one = contender(method)
+        fitted = train(
+            split, _ENCODERS[encoder], one.sampler, seeds, settings,
+            objective=one.objective, label=method, device=str(device), ks=(1,),
+        )  # fmt: skip
         return averaged(fitted.model), round(float(np.mean(fitted.epochs)))
 
     return make

@@ -10,11 +10,10 @@ import torch
 from evenhand.baselines import BASELINES
 from evenhand.baselines.base import Baseline
 from evenhand.baselines.run import BaselineFit, challenger, fit_baseline
-from evenhand.data.fingerprint import fingerprint
-from evenhand.data.hot import HotRule
+from evenhand.data.describe import fingerprint
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.vocabulary import share_vocabulary
-from evenhand.data.splits import Split
+from evenhand.data.popularity import HotRule
+from evenhand.data.splits import Split, share_vocabulary
 from evenhand.metrics.statistics import summarise
 from evenhand.models.base import Model
 from evenhand.models.factors import FactorModel

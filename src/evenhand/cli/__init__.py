@@ -61,7 +61,7 @@ def _usage(problem: BaseException) -> str:
 
 def _leave(message: str, code: int) -> NoReturn:
     if message:
-        from evenhand.utils.safe_text import one_line
+        from evenhand.utils.text import one_line
 
         print(f"evenhand: {one_line(message)}", file=sys.stderr)
     sys.exit(code)

@@ -190,7 +190,7 @@ def _print(found: Audit, written: list[str]) -> None:
 
 def _tell(found: Audit, judged: list[Judged], github: bool, stream: Any) -> None:
     from evenhand.audit.ci_output import github_lines
-    from evenhand.utils.safe_text import one_line
+    from evenhand.utils.text import one_line
 
     if github:
         for line in github_lines(found, judged):

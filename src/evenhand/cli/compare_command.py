@@ -106,7 +106,7 @@ def _report(
 ) -> Path | None:
     """Write the report. What goes wrong here is told and costs the report alone, never the run's results."""
     from evenhand.report.comparison import write_comparison_report
-    from evenhand.utils.safe_text import one_line
+    from evenhand.utils.text import one_line
 
     assert plan.folder is not None
     path = plan.folder / "report.html"
@@ -136,7 +136,7 @@ def _titles(data: str, data_dir: str | None) -> pa.Table | None:
 def _print(result: CompareResult, title: str, folder: Path | None, report: Path | None) -> None:
     from evenhand.cli import show
     from evenhand.experiments.verdict import headline_k
-    from evenhand.utils.phrases import count
+    from evenhand.utils.text import count
 
     screen = show.console()
     shortened = show.print_rows(screen, result.rows, title)

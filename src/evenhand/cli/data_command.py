@@ -99,7 +99,7 @@ def split(
 
     from evenhand.cli import inputs, show
     from evenhand.data.write import ENDINGS, write_table
-    from evenhand.utils.atomic_folder import check_folder, new_folder
+    from evenhand.utils.atomic import atomic_folder, check_folder
     from evenhand.utils.errors import unknown
 
     if f".{form}" not in ENDINGS:
@@ -109,7 +109,7 @@ def split(
     made = log.split(test=test, validation=validation, seed=split_seed, how=how)
     parts = {name: part for name, part in made.parts().items() if len(part) or name != "validation"}
     files = [f"{name}.{form}" for name in parts]
-    with new_folder(out, files, force=force) as place:
+    with atomic_folder(out, files, force=force) as place:
         for file, part in zip(files, parts.values(), strict=True):
             write_table(part.to_table(), place / file)
     sizes = {name: len(part) for name, part in parts.items()}

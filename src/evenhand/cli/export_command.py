@@ -24,7 +24,7 @@ def command(
     from evenhand.metrics.lists import count
     from evenhand.models.export import check_export, export
     from evenhand.models.factors import FactorModel, load
-    from evenhand.utils.safe_text import visible
+    from evenhand.utils.text import visible
 
     check_export(to, Path(out), force)
     loaded = load(model)

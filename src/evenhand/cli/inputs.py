@@ -11,7 +11,7 @@ from evenhand.cli.options import Reading, Sampling, Splitting, Training
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split, given_split
 from evenhand.utils.errors import InputError, unknown
-from evenhand.utils.safe_text import one_line
+from evenhand.utils.text import one_line
 
 if TYPE_CHECKING:
     from evenhand.encoders import Encoder

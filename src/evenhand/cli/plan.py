@@ -80,7 +80,7 @@ def make_plan(
 def say(plan: Plan, training: Training, hot: str | None, json: bool) -> None:
     """What `--explain` prints, before the first epoch; beside a JSON document it goes to stderr."""
     from evenhand.experiments.explain import explained
-    from evenhand.utils.safe_text import one_line
+    from evenhand.utils.text import one_line
 
     for line in explained(
         plan.source.split,

@@ -45,7 +45,7 @@ def command(
     from evenhand.metrics.lists import count
     from evenhand.models.factors import load
     from evenhand.utils.errors import InputError
-    from evenhand.utils.safe_text import one_line, visible
+    from evenhand.utils.text import one_line, visible
 
     if users is not None and new_users is not None:
         raise InputError("--users and --new-users exclude each other; run the command once for each.")

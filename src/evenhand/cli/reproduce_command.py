@@ -104,7 +104,7 @@ def claims(out: Annotated[str, typer.Option(help="Folder of the results.")], jso
     from evenhand.paper.reproduce.claims import claims as read_claims
     from evenhand.paper.reproduce.record import as_written, documents
     from evenhand.utils.errors import InputError
-    from evenhand.utils.safe_text import one_line
+    from evenhand.utils.text import one_line
 
     with as_written(Path(out)):
         found = read_claims(documents(Path(out)))
@@ -160,7 +160,7 @@ def _run(table: str, request: Request, asked: Sequence[str], out: str, running: 
     from evenhand.paper.reproduce.table import grids, markdown
     from evenhand.training.checkpoint import write_whole
     from evenhand.training.progress import contender_bars
-    from evenhand.utils.safe_text import one_line, visible
+    from evenhand.utils.text import one_line, visible
 
     folder = Path(out)
     total = len(recipes_for(request, asked))

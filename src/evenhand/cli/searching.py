@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenhand.cli.options import Sampling, Training
 from evenhand.utils.errors import InputError, unknown
-from evenhand.utils.phrases import whole_number
+from evenhand.utils.text import whole_number
 
 if TYPE_CHECKING:
     from evenhand.experiments.search_space import Space

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evenhand.metrics.catalogue import METRICS, SCREEN
-from evenhand.utils.safe_text import json_text, one_line, visible
+from evenhand.utils.text import json_text, one_line, visible
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -153,7 +153,7 @@ def _report(result: TuneResult, folder: Path, plan: Plan) -> Path | None:
 
     from evenhand.cli.searching import REPORT
     from evenhand.report.search_page import write_search_page
-    from evenhand.utils.safe_text import one_line
+    from evenhand.utils.text import one_line
 
     path = folder / REPORT
     try:
@@ -200,7 +200,7 @@ def _print(result: TuneResult, out: str, report: Path | None) -> None:
     import shlex
 
     from evenhand.cli import show
-    from evenhand.utils.phrases import count
+    from evenhand.utils.text import count
 
     screen = show.console()
     two = len(result.goals) > 1

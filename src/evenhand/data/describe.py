@@ -1,6 +1,7 @@
-"""What a person should know of a log before training on it: its size, its density, and how skewed it is.
+"""What a person should know of a log before training on it, and a fingerprint that identifies its content.
 
-The same few numbers for any interactions or split, so that datasets can be compared at a glance.
+The same few numbers for any interactions or split, so that datasets can be compared at a glance. A model keeps the
+fingerprint, so that anyone can check whether a file is what it was trained on.
 """
 
 from __future__ import annotations
@@ -15,6 +16,13 @@ from evenhand.data.popularity import gini, share_of_hottest
 
 if TYPE_CHECKING:
     from evenhand.data.splits import Split
+
+
+import hashlib
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 
 @dataclass(frozen=True)
@@ -69,3 +77,37 @@ def describe(data: Interactions | Split) -> DatasetSummary:
         parts=parts,
         notes=tuple(data.notes),
     )
+
+
+def fingerprint(interactions: Interactions) -> str:
+    """SHA-256, in hexadecimal, over the ids and the pairs; ratings and timestamps do not count.
+
+    `Interactions` keeps ids and pairs sorted, so the order of a file's rows does not matter.
+
+    >>> a = Interactions.from_pairs([0, 1, 1], [0, 0, 1])
+    >>> b = Interactions.from_pairs([1, 0, 1], [1, 0, 0])
+    >>> fingerprint(a) == fingerprint(b), fingerprint(a) == fingerprint(a.take(a.users > 0))
+    (True, False)
+    """
+    digest = hashlib.sha256(b"evenhand interactions 1\n")
+    for ids in (interactions.user_ids, interactions.item_ids):
+        _add_ids(digest, ids)
+    digest.update(_little_endian(interactions.indptr, "<i8"))
+    digest.update(_little_endian(interactions.items, "<i4"))
+    return digest.hexdigest()
+
+
+def _add_ids(digest: Any, ids: pa.Array) -> None:
+    """Kind and number of the ids, then they; before texts their lengths, so that none runs into the next."""
+    if pa.types.is_integer(ids.type):
+        digest.update(f"integer {len(ids)}\n".encode())
+        digest.update(_little_endian(ids.to_numpy(zero_copy_only=False), "<i8"))
+        return
+    digest.update(f"string {len(ids)}\n".encode())
+    texts = ids.cast(pa.large_binary())
+    digest.update(_little_endian(pc.binary_length(texts).to_numpy(zero_copy_only=False), "<i8"))
+    digest.update(b"".join(texts.to_pylist()))
+
+
+def _little_endian(values: np.ndarray, kind: str) -> Any:
+    return np.ascontiguousarray(values, dtype=kind).data

@@ -15,7 +15,7 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import gini, share_of_hottest
 from evenhand.data.simulate import Simulation
 from evenhand.utils.errors import InputError
-from evenhand.utils.hashing import keyed_uniform
+from evenhand.utils.keyed import keyed_uniform
 
 _EXAMINATION = 100  # a stream of randomness that the simulation itself does not use
 

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.reading.columns import Column, source_label
-from evenhand.data.reading.ids import codes_and_ids
+from evenhand.data.reading.values import codes_and_ids
 from evenhand.utils.errors import InputError
 
 _SHOWN = 5

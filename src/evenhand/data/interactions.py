@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from evenhand.data.reading.pairs import Pairs, collect, keys_instead, pair_keys
+from evenhand.data.reading.codes import Pairs, collect, keys_instead, pair_keys
 from evenhand.utils.errors import InputError
-from evenhand.utils.phrases import count
+from evenhand.utils.text import count
 
 if TYPE_CHECKING:
     from evenhand.data.splits import Split

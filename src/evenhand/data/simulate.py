@@ -15,7 +15,7 @@ import numpy as np
 
 from evenhand.data.interactions import Interactions
 from evenhand.utils.errors import InputError
-from evenhand.utils.hashing import keyed_uniform
+from evenhand.utils.keyed import keyed_uniform
 
 if TYPE_CHECKING:
     from evenhand.data.splits import Split

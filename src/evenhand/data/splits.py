@@ -1,4 +1,4 @@
-"""Train, validation and test parts of one log, over one vocabulary.
+"""Train, validation and test parts of one log, over one vocabulary of users and items.
 
 Every table evenhand prints rests on a split, so a split must come out the same for the same seed, whatever
 the order of the file's rows, and must say in words how it came about.
@@ -6,15 +6,16 @@ the order of the file's rows, and must say in words how it came about.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import pyarrow as pa
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.vocabulary import share_vocabulary
 from evenhand.utils.errors import InputError, unknown
-from evenhand.utils.phrases import count
+from evenhand.utils.text import count
 
 TRAIN, VALIDATION, TEST = 0, 1, 2
 
@@ -274,3 +275,43 @@ def _shares(test: float, validation: float) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:g} %"
+
+
+def share_vocabulary(
+    parts: Mapping[str, Interactions],
+) -> tuple[dict[str, Interactions], tuple[str, ...]]:
+    """The named parts over the sorted union of their users and items, and a note where ids changed type."""
+    names = list(parts)
+    users, user_maps, user_notes = _merge("user", names, [part.user_ids for part in parts.values()])
+    items, item_maps, item_notes = _merge("item", names, [part.item_ids for part in parts.values()])
+    shared = {
+        name: Interactions.from_pairs(
+            of_user[part.users],
+            of_item[part.items],
+            ratings=part.ratings,
+            timestamps=part.timestamps,
+            user_ids=users,
+            item_ids=items,
+            notes=part.notes,
+        )
+        for (name, part), of_user, of_item in zip(parts.items(), user_maps, item_maps, strict=True)
+    }
+    return shared, user_notes + item_notes
+
+
+def _merge(
+    kind: str, names: list[str], vocabularies: list[pa.Array]
+) -> tuple[pa.Array, list[np.ndarray], tuple[str, ...]]:
+    """(the sorted union, for each vocabulary the new index of each of its ids, notes)."""
+    import pyarrow.compute as pc
+
+    notes: tuple[str, ...] = ()
+    if len({ids.type for ids in vocabularies}) > 1:
+        pairs = zip(names, vocabularies, strict=True)
+        where = " and ".join(name for name, ids in pairs if pa.types.is_integer(ids.type))
+        notes = (f"The {kind} ids of {where} are integers, elsewhere strings; all count as strings here.",)
+        # An id was made an integer only if that is just how its text was written, so this loses nothing.
+        vocabularies = [ids.cast(pa.string()) for ids in vocabularies]
+    union = pa.chunked_array(vocabularies).unique()
+    union = union.take(pc.sort_indices(union))
+    return union, [np.asarray(pc.index_in(ids, value_set=union)) for ids in vocabularies], notes

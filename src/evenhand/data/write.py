@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from evenhand.utils.atomic import whole_file
+from evenhand.utils.atomic import atomic_file
 from evenhand.utils.errors import InputError
 
 ENDINGS = (".parquet", ".csv", ".tsv")
@@ -31,7 +31,7 @@ def check_target(path: Path, force: bool) -> None:
 def write_table(table: pa.Table, path: Path) -> None:
     """Write parquet, csv or tsv by the ending; a reader never sees half a file."""
     try:
-        with whole_file(path) as partial:
+        with atomic_file(path) as partial:
             if path.suffix == ".parquet":
                 import pyarrow.parquet as pq
 

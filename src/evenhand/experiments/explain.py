@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from evenhand.baselines.run import Challenger
-from evenhand.data.hot import HotRule
+from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
 from evenhand.encoders import Encoder, LightGCN
 from evenhand.experiments.entrants import Entrant

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from evenhand.metrics.catalogue import METRICS, Metric
 from evenhand.metrics.lists import LONGEST_LIST
 from evenhand.utils.errors import InputError, unknown
-from evenhand.utils.phrases import whole_number
+from evenhand.utils.text import whole_number
 
 MOST = 2
 """A front of more metrics is no line that a person can choose on."""

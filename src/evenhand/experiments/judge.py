@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from evenhand.baselines.run import Challenger, fit_baseline
-from evenhand.data.hot import HotRule
+from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split, held_out_share
 from evenhand.experiments.goals import Goal, parse_goals
 from evenhand.experiments.setup import Setup

@@ -16,7 +16,7 @@ from evenhand.experiments.compare import CompareResult
 from evenhand.experiments.configuration import configuration
 from evenhand.experiments.tune import TuneResult
 from evenhand.training.checkpoint import discard, one_process
-from evenhand.utils.atomic import whole_file
+from evenhand.utils.atomic import atomic_file
 from evenhand.utils.errors import InputError
 
 CHECKPOINTS = ".checkpoints"
@@ -93,5 +93,5 @@ def _in_one(lists: dict[str, pa.Table]) -> pa.Table:
 
 def _write_json(path: Path, document: Any) -> None:
     """Whole or not at all: a reader never sees half a file."""
-    with whole_file(path) as partial:
+    with atomic_file(path) as partial:
         partial.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")

@@ -58,6 +58,7 @@ def ready_model(
             checkpoints=checkpoints,
             resume=resume,
             objective=one.objective,
+            label=one.label,
         )
     if not refit:
         return fitted.model, fitted

@@ -14,7 +14,7 @@ from typing import Any
 
 import evenhand
 from evenhand.baselines import Baseline
-from evenhand.data.fingerprint import fingerprint
+from evenhand.data.describe import fingerprint
 from evenhand.data.splits import Split
 from evenhand.encoders import Encoder
 from evenhand.experiments.entrants import Entrant

@@ -21,7 +21,7 @@ from evenhand.utils.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from evenhand.data.hot import HotRule
+    from evenhand.data.popularity import HotRule
     from evenhand.data.splits import Split
 
 
@@ -115,7 +115,7 @@ def evaluate(
     stay in the list as misses, and are cold. Users outside the split are dropped. Of an item that a list
     repeats, the first occurrence counts.
     """
-    from evenhand.data.hot import HotRule
+    from evenhand.data.popularity import HotRule
 
     ks = list_lengths(k)
     users = np.flatnonzero(split.test.activity)

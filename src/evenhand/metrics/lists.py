@@ -15,8 +15,8 @@ import numpy as np
 from evenhand.data.reading.columns import Column
 from evenhand.metrics.users import NO_ITEM, UNKNOWN_ITEM
 from evenhand.utils.errors import InputError
-from evenhand.utils.phrases import count as count
-from evenhand.utils.safe_text import one_line
+from evenhand.utils.text import count as count
+from evenhand.utils.text import one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from evenhand.metrics.lists import count
-from evenhand.utils.safe_text import visible
+from evenhand.utils.text import visible
 
 if TYPE_CHECKING:
     from evenhand.models.base import Model

@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenhand.models.factors import FactorModel
-from evenhand.utils.atomic import whole_file
-from evenhand.utils.atomic_folder import check_folder, new_folder
+from evenhand.utils.atomic import atomic_file, atomic_folder, check_folder
 from evenhand.utils.errors import InputError, unknown
 
 Form = Literal["parquet", "npz", "faiss"]
@@ -31,7 +30,7 @@ def export(model: FactorModel, to: str, out: str | Path, *, seed: int | None = N
         _write_npz(model, users, items, out)
         return
     names = ("users.parquet", "items.parquet" if to == "parquet" else "ids.parquet", "items.faiss")
-    with new_folder(out, names[:2] if to == "parquet" else names, force=force) as place:
+    with atomic_folder(out, names[:2] if to == "parquet" else names, force=force) as place:
         _write_parquet(place / "users.parquet", model.known.user_ids, users)
         if to == "parquet":
             _write_parquet(place / "items.parquet", model.known.item_ids, items)
@@ -60,7 +59,7 @@ def check_export(to: str, out: Path, force: bool) -> None:
 def _write_npz(model: FactorModel, users: np.ndarray, items: np.ndarray, out: Path) -> None:
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(out) as partial, partial.open("wb") as file:
+        with atomic_file(out) as partial, partial.open("wb") as file:
             np.savez(
                 file,
                 user_ids=_plain_ids(model.known.user_ids),

@@ -33,7 +33,7 @@ from evenhand.models.files import (
 )
 from evenhand.models.item_table import TABLES
 from evenhand.models.item_weights import ItemWeightModel
-from evenhand.utils.atomic_folder import new_folder
+from evenhand.utils.atomic import atomic_folder
 from evenhand.utils.errors import InputError
 
 FORMAT = 1
@@ -46,7 +46,7 @@ FILES = (*CONTENT, "README.md", "config.json")
 
 def write_model(model: Model, folder: str | Path, *, force: bool = False) -> None:
     """Write the folder, whole or not at all; one that exists is only replaced with `force`."""
-    with new_folder(folder, FILES, force=force) as place:
+    with atomic_folder(folder, FILES, force=force) as place:
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.tensors().items()}
         write_tensors(place / "model.safetensors", tensors)
         write_arrow(place / "users.arrow", {"id": model.known.user_ids})

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.utils.errors import InputError
-from evenhand.utils.safe_text import one_line
+from evenhand.utils.text import one_line
 
 MOST_DRAWN = 10_000
 """Items that may be drawn for a positive: beyond, the exact rank and the hardest negative cost less."""

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.data.hot import hot_items
 from evenhand.data.interactions import Interactions
+from evenhand.data.popularity import hot_items
 from evenhand.samplers.base import Batch, BoundSampler, Sampler
 from evenhand.samplers.unobserved import UnobservedLaw, scaled
 from evenhand.utils.errors import InputError

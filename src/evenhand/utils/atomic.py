@@ -1,19 +1,23 @@
-"""Files and folders that appear whole or not at all, and what killed processes leave of them.
+"""Files and folders that appear complete or not at all, whatever goes wrong while they are written.
 
-What is being written lies beside its place under a name of its own, locked for as long as its process lives.
-A process that is killed leaves it there unlocked, and the next one that writes to the same place removes it.
+New content is written beside its target under a temporary name, which is locked while its process lives. A
+killed process leaves it there unlocked, and the next process that writes to the same target removes it.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
+
+from evenhand.utils.errors import InputError
 
 fcntl: ModuleType | None
 try:
@@ -23,10 +27,10 @@ except ImportError:  # no such locks on this system, so nothing can be known to 
 
 
 @contextmanager
-def whole_file(target: Path) -> Iterator[Path]:
-    """A new file beside `target` to write to, which takes its place when the block ends without an error."""
-    clear_remains(target)
-    with _claimed(target, _new_file) as partial:
+def atomic_file(target: Path) -> Iterator[Path]:
+    """A new file beside `target` to write to; it replaces `target` when the block ends without an error."""
+    remove_abandoned(target)
+    with _temporary(target, _new_file) as partial:
         try:
             yield partial
             flush(partial)
@@ -37,17 +41,54 @@ def whole_file(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def stage_for(target: Path) -> Iterator[Path]:
+def atomic_folder(target: str | Path, files: Sequence[str], *, force: bool) -> Iterator[Path]:
+    """An empty folder to write `files` into; it becomes `target` when the block ends without an error.
+
+    With `force` an older folder is replaced: in one move if it holds nothing but such files; otherwise
+    they are put into it one by one, the last of `files` last, and what else it holds is left alone.
+    """
+    # A link stays a link: what it points to is replaced.
+    given, target = Path(target), Path(target).resolve()
+    inside = target / target.name
+    remove_abandoned(target)
+    remove_abandoned(inside)
+    check_folder(given, force)
+    in_place = target.exists() and not _replaceable(target, files)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with staging_folder(inside if in_place else target) as stage:
+            yield stage
+            for name in files:
+                flush(stage / name)
+            if in_place:
+                _move_files(stage, target, files)
+            else:
+                check_folder(given, force)  # again: another process may have written here meanwhile
+                _swap(stage, target)
+    except OSError as problem:
+        raise InputError(f"cannot write to {target}: {problem.strerror or problem}.") from problem
+
+
+@contextmanager
+def staging_folder(target: Path) -> Iterator[Path]:
     """A new folder beside `target` to work in; what is still there at the end is removed."""
-    clear_remains(target)
-    with _claimed(target, Path.mkdir) as stage:
+    remove_abandoned(target)
+    with _temporary(target, Path.mkdir) as stage:
         try:
             yield stage
         finally:
             shutil.rmtree(stage, ignore_errors=True)
 
 
-def clear_remains(target: Path) -> None:
+def check_folder(target: Path, force: bool) -> None:
+    """Refuse a place that must not be written to."""
+    if target.exists() and not target.is_dir():
+        raise InputError(f"{target} is a file; name a folder.")
+    if target.is_dir() and not force and any(target.iterdir()):
+        raise InputError(f"{target} is not empty; choose another folder or use --force.")
+
+
+def remove_abandoned(target: Path) -> None:
     """Remove what killed processes left beside `target`; an older folder they had moved aside comes back."""
     name = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.(partial|old)")
     try:
@@ -68,23 +109,6 @@ def clear_remains(target: Path) -> None:
         os.close(handle)
 
 
-@contextmanager
-def _claimed(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """A place of a new name beside `target`, made by `make` and held while the block lasts."""
-    while True:
-        place = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
-        make(place)
-        handle = _locked(place, wait=True)
-        if handle is None or _is_still_there(handle, place):
-            break
-        os.close(handle)  # taken for abandoned in the moment before it was locked
-    try:
-        yield place
-    finally:
-        if handle is not None:
-            os.close(handle)
-
-
 def flush(path: Path) -> None:
     """Make sure the disk has it; folders cannot be flushed on every system."""
     if path.is_dir() and os.name == "nt":
@@ -94,6 +118,23 @@ def flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
+    """A file or folder of a new name beside `target`, made by `make` and locked while the block lasts."""
+    while True:
+        path = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
+        make(path)
+        handle = _locked(path, wait=True)
+        if handle is None or _is_still_there(handle, path):
+            break
+        os.close(handle)  # removed as abandoned by another process in the moment before it was locked
+    try:
+        yield path
+    finally:
+        if handle is not None:
+            os.close(handle)
 
 
 def _new_file(path: Path) -> None:
@@ -121,3 +162,51 @@ def _is_still_there(handle: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(handle), path.stat())
     except FileNotFoundError:
         return False
+
+
+def _replaceable(folder: Path, files: Sequence[str]) -> bool:
+    """Whether it may be moved aside: nothing foreign in it, no mount point, not the working directory."""
+    here = Path.cwd()
+    in_use = folder == here or folder in here.parents
+    return not in_use and not os.path.ismount(folder) and {p.name for p in folder.iterdir()} <= set(files)
+
+
+def _swap(stage: Path, target: Path) -> None:
+    """Let the new folder take the target's name; the older one, if any, takes the new one's or is removed."""
+    if not target.exists():
+        os.rename(stage, target)
+    elif not _exchange(stage, target):
+        aside = stage.with_suffix(".old")
+        os.rename(target, aside)
+        try:
+            os.rename(stage, target)
+        except OSError:
+            os.rename(aside, target)
+            raise
+        shutil.rmtree(aside, ignore_errors=True)
+    flush(target.parent)
+
+
+def _exchange(a: Path, b: Path) -> bool:
+    """Let two folders swap names in one system call, where there is one."""
+    exchange = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
+    here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return exchange is not None and exchange(here, os.fsencode(a), here, os.fsencode(b), swap) == 0
+
+
+def _move_files(stage: Path, target: Path, files: Sequence[str]) -> None:
+    # Readers take a folder without its last file for incomplete, so nobody reads half old and half new.
+    older = stage / "older"
+    older.mkdir()
+    try:
+        for name in (files[-1], *files[:-1]):
+            if (target / name).exists():
+                os.replace(target / name, older / name)
+        for name in files:
+            os.replace(stage / name, target / name)
+    except OSError:
+        for name in files:
+            if (older / name).exists():
+                os.replace(older / name, target / name)
+        raise
+    flush(target)

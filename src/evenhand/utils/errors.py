@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 
-from evenhand.utils.safe_text import one_line
+from evenhand.utils.text import one_line
 
 _LONGEST_NAME = 100
 """Characters of a name that is compared with others; the time for that grows with their square."""

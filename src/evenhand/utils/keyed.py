@@ -1,18 +1,38 @@
-"""Randomness that is looked up, not consumed: a draw is a hash of (seed, epoch, step, position).
+"""Keyed randomness: a random number is a hash of its key, such as (seed, epoch, step, position).
 
-So a replica draws the same numbers whatever runs beside it, however many threads there are, and whether
-or not the run was resumed. The hash is SplitMix64 in wrapping 64-bit arithmetic, the same on every device;
-the simulator, which does without torch, has its own in `evenhand.utils.hashing`, with other numbers.
+So the same key gives the same number, whatever runs beside it, in whichever order, on however many threads,
+and whether or not the run was resumed. The hash is SplitMix64 in wrapping 64-bit arithmetic, the same on every
+device. `keyed_uniform` is for numpy; the others are for torch, with other numbers for the same key.
 """
 
-from collections.abc import Iterable
+from __future__ import annotations
 
-import torch
-from torch import Tensor
+from collections.abc import Iterable
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 _MASK = 2**64 - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 _FIRST, _SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+def keyed_uniform(*key: Any) -> np.ndarray:
+    """Uniform numbers in [0, 1), one for each element of the broadcast integer key; same key, same number."""
+    golden, first, second = (np.uint64(constant) for constant in (_GOLDEN, _FIRST, _SECOND))
+    x = np.zeros((), dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        for part in key:
+            x = x + np.asarray(part).astype(np.uint64) * golden + golden
+            x = (x ^ (x >> np.uint64(30))) * first
+            x = (x ^ (x >> np.uint64(27))) * second
+            x = x ^ (x >> np.uint64(31))
+    return (x >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def _signed(value: int) -> int:
@@ -38,11 +58,15 @@ def key(*parts: int) -> int:
 
 def keys(seeds: Iterable[int], *parts: int, device: torch.device | str = "cpu") -> Tensor:
     """int64 [R]: one key for each seed."""
+    import torch
+
     return torch.tensor([key(seed, *parts) for seed in seeds], dtype=torch.int64, device=device)
 
 
 def hashes(base: Tensor, n: int) -> Tensor:
     """int64 [*base.shape, n]: the n hashed positions under each key, uniform over all 64-bit integers."""
+    import torch
+
     position = torch.arange(1, n + 1, device=base.device)
     x = base.unsqueeze(-1) + position * _signed(_GOLDEN)
     # torch shifts int64 arithmetically; the masks make it a logical shift.
@@ -53,13 +77,12 @@ def hashes(base: Tensor, n: int) -> Tensor:
 
 def uniforms(base: Tensor, *shape: int) -> Tensor:
     """float64 [*base.shape, *shape] in [0, 1), with 53 random bits each."""
-    n = 1
-    for size in shape:
-        n *= size
-    bits = (hashes(base, n) >> 11) & (2**53 - 1)
-    return (bits.to(torch.float64) * 2.0**-53).reshape(*base.shape, *shape)
+    bits = (hashes(base, prod(shape)) >> 11) & (2**53 - 1)
+    return (bits.double() * 2.0**-53).reshape(*base.shape, *shape)
 
 
 def permutations(base: Tensor, n: int) -> Tensor:
     """int64 [R, n]: a random order of 0…n-1 for each key."""
+    import torch
+
     return torch.stack([torch.argsort(hashes(k, n), stable=True) for k in base])

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from evenhand.data.reading.columns import quoted
-from evenhand.utils.atomic import stage_for
+from evenhand.utils.atomic import staging_folder
 from evenhand.utils.errors import InputError
 
 Progress = Callable[[int, int | None], None]
@@ -72,7 +72,7 @@ def install_archive(
     try:
         cache.mkdir(parents=True, exist_ok=True)
         _check_room(cache, room)
-        with stage_for(cache / name) as work:
+        with staging_folder(cache / name) as work:
             archive, content = work / "archive.zip", work / "content"
             _check_digest(url, download(url, archive, progress), md5)
             unpack(archive, content, called=url)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from evenhand.data.reading.codes import Codes
 from evenhand.utils.errors import InputError
-from evenhand.utils.safe_text import visible
+from evenhand.utils.text import visible
 
 _SHOWN, _COMPARED = 20, 1000
 """Names of columns that a message lists, and those among which a near one is looked for."""
@@ -137,7 +137,7 @@ def quoted(value: object) -> str:
 
 
 @contextmanager
-def faults_told(label: str) -> Iterator[None]:
+def faults_reported(label: str) -> Iterator[None]:
     """Whatever a library finds wrong inside a source, the user hears of it in one sentence."""
     try:
         yield

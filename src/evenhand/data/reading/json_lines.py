@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenhand.data.reading.columns import first_line_of, source_label
-from evenhand.data.reading.dialect import open_text
+from evenhand.data.reading.text_files import open_text
 from evenhand.utils.errors import InputError
 
 DEEPEST = 100

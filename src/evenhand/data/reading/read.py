@@ -18,18 +18,16 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.reading.columns import (
     Column,
     Loaded,
-    faults_told,
+    faults_reported,
     first_line_of,
     gather,
     pick,
     source_label,
     to_text,
 )
-from evenhand.data.reading.delimited import load_text
-from evenhand.data.reading.dialect import TEXT_ENDINGS, text_ending
-from evenhand.data.reading.ids import compacted, encode_ids
 from evenhand.data.reading.json_lines import read_json_lines
-from evenhand.data.reading.numbers import to_numbers
+from evenhand.data.reading.text_files import TEXT_ENDINGS, load_text, text_ending
+from evenhand.data.reading.values import compacted, encode_ids, to_numbers
 from evenhand.utils.errors import InputError
 
 __all__ = ["Column", "read_columns", "read_interactions", "source_label"]
@@ -62,7 +60,7 @@ def read_interactions(
         Column("rating", "number", rating),
         Column("timestamp", "time", timestamp),
     ]
-    with faults_told(source_label(source)):
+    with faults_reported(source_label(source)):
         loaded = _load(source, columns, header)
         users, user_ids = encode_ids(loaded, "user")
         items, item_ids = encode_ids(loaded, "item")
@@ -96,7 +94,7 @@ def read_columns(source: Any, columns: Sequence[Column], *, header: bool | None 
     from the result.
     A text file without a header holds `columns` by position, whatever their names.
     """
-    with faults_told(source_label(source)):
+    with faults_reported(source_label(source)):
         loaded = _load(source, columns, header)
         kinds = {column.role: column.kind for column in columns}
         return pa.table({role: _clean(loaded, role, kinds[role]) for role in loaded.names})

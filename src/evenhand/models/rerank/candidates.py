@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenhand.data.reading.columns import Column, source_label
-from evenhand.data.reading.ids import codes_and_ids
+from evenhand.data.reading.values import codes_and_ids
 from evenhand.metrics.lists import COLUMNS, count
 from evenhand.models.id_lookup import positions
 from evenhand.utils.errors import InputError

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.data.hot import hot_items
 from evenhand.data.interactions import Interactions
+from evenhand.data.popularity import hot_items
 
 HEAD, MID, TAIL = 0, 1, 2
 HOT, COLD = 0, 1

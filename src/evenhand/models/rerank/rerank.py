@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.vocabulary import share_vocabulary
-from evenhand.data.splits import Split
+from evenhand.data.splits import Split, share_vocabulary
 from evenhand.metrics.lists import count
 from evenhand.models.rerank.candidates import Candidates, read_candidates
 from evenhand.models.rerank.popularity_mix import Popularity
@@ -20,7 +19,7 @@ from evenhand.utils.errors import InputError, unknown
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from evenhand.data.hot import HotRule
+    from evenhand.data.popularity import HotRule
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +137,7 @@ def _parts(train: Any, validation: Any) -> tuple[dict[str, Interactions], list[s
 
 
 def _rule(hot: str | float | HotRule) -> HotRule:
-    from evenhand.data.hot import HotRule
+    from evenhand.data.popularity import HotRule
 
     return hot if isinstance(hot, HotRule) else HotRule.parse(hot)
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from evenhand.baselines.run import Challenger, fit_baseline
-from evenhand.data.hot import HotRule
+from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split, held_out_share
 from evenhand.experiments.entrants import Outcome
 from evenhand.methods import Contender
@@ -28,7 +28,7 @@ from evenhand.training.progress import OnEpoch
 from evenhand.training.run import train, versions
 from evenhand.training.selection import Result
 from evenhand.training.settings import resolve_device
-from evenhand.utils.phrases import count
+from evenhand.utils.text import count
 
 METRICS = ("precision", "recall", "f1", "ndcg", "ohr", "ocr", "uhr", "ucr", "fpr", "fnr")
 HELD_OUT, STOPPING_K = 0.1, 5

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import evenhand
-from evenhand.data.fingerprint import fingerprint
+from evenhand.data.describe import fingerprint
 from evenhand.data.splits import Split
 from evenhand.paper.reproduce.request import PARTS, Request
 from evenhand.training.checkpoint import write_whole

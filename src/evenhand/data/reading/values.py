@@ -1,0 +1,153 @@
+"""Cleans the columns of any source: ids as codes over a sorted vocabulary, ratings and times as float64.
+
+An id must read the same from a csv file, a parquet file and a frame, or the parts of one log would not match. A
+number may come as text, a time as a date; a value that is neither is named by its line.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evenhand.data.reading.codes import recode, used
+from evenhand.data.reading.columns import Loaded, is_string, quoted
+from evenhand.utils.errors import InputError
+
+
+def encode_ids(loaded: Loaded, role: str) -> tuple[np.ndarray, pa.Array]:
+    """(int32 code of each row, sorted unique ids that occur); the codes are the caller's to use up."""
+    values, codes = loaded.codes[role].finish()
+    ids = _as_ids(loaded, role, values, bool(len(codes)) and codes.min() < 0)
+    empty = np.asarray(pc.is_null(ids) if pa.types.is_integer(ids.type) else pc.equal(ids.fill_null(""), ""))
+    if empty.any() or codes.min() < 0:
+        # The extra last entry answers for code -1, a null.
+        missing = np.append(empty, True)[codes]
+        if missing.any():
+            where = loaded.place(int(missing.argmax()))
+            raise InputError(f"{loaded.called(role)} has no id in {where}; fill it in or drop such rows.")
+    vocabulary = ids.filter(pa.array(used(codes, len(ids)))).unique()
+    vocabulary = vocabulary.take(pc.sort_indices(vocabulary))
+    recode(codes, np.asarray(pc.index_in(ids, value_set=vocabulary).fill_null(-1)))
+    return codes, vocabulary
+
+
+def _as_ids(loaded: Loaded, role: str, values: pa.Array, absent: bool) -> pa.Array:
+    """The values in a type that can be an id: integers or strings."""
+    kind = values.type
+    if pa.types.is_null(kind):
+        return values.cast(pa.string())
+    if is_string(kind):
+        return _integers_if_exact(values) if loaded.is_text else values.cast(pa.string())
+    if pa.types.is_integer(kind):
+        return _int64_or_string(values)
+    if pa.types.is_floating(kind):
+        try:
+            whole = values.cast(pa.int64())
+        except pa.ArrowInvalid:
+            whole = None
+        if whole is not None and not whole.null_count and not absent:
+            return whole
+        raise InputError(
+            f"{loaded.called(role)} has type {kind} with missing or fractional values; "
+            "drop the rows without an id and convert the column to integers or strings."
+        )
+    raise InputError(f"{loaded.called(role)} has type {kind}; ids must be integers or strings.")
+
+
+def _integers_if_exact(values: pa.Array) -> pa.Array:
+    """int64 if every text is just how that integer is written ('007' is not), else the texts."""
+    exact = pc.all(pc.match_substring_regex(values.drop_null(), r"^(0|-?[1-9][0-9]*)$")).as_py()
+    if not exact:
+        return values
+    try:
+        return values.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return values
+
+
+def _int64_or_string(values: pa.Array) -> pa.Array:
+    try:
+        return values.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return values.cast(pa.string())
+
+
+def compacted(codes: np.ndarray, ids: pa.Array) -> tuple[np.ndarray, pa.Array]:
+    """The same rows over only those ids that occur in them; the codes may be changed in place."""
+    occur = used(codes, len(ids))
+    if not occur.all():
+        ids = ids.filter(pa.array(occur))
+        recode(codes, np.cumsum(occur) - 1)
+    return codes, ids
+
+
+def codes_and_ids(column: pa.ChunkedArray) -> tuple[np.ndarray, pa.Array]:
+    """Codes and ids of an id column as `read_columns` returns it, perhaps with rows left out since."""
+    array = column.combine_chunks()
+    array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
+    return compacted(np.array(array.indices, dtype=np.int32), array.dictionary)
+
+
+MISSING_NUMBERS = ["", "na", "nan", "null", "none"]
+WANTED = {"number": "a number", "time": "a number or an ISO date"}
+TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def to_numbers(loaded: Loaded, role: str, kind: str) -> pa.ChunkedArray:
+    column = loaded.table[role]
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if is_string(column.type):
+        column = _parse_strings(column, loaded, role, kind)
+    if kind == "time" and (pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)):
+        return _seconds(column)
+    try:
+        return column.cast(pa.float64(), safe=False)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise InputError(f"{loaded.called(role)} has type {column.type}, which is not {WANTED[kind]}.") from None
+
+
+def _seconds(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("s"))
+    ticks = column.cast(pa.int64()).cast(pa.float64(), safe=False)
+    return pc.divide(ticks, float(TICKS_PER_SECOND[column.type.unit]))
+
+
+def _parse_strings(column: pa.ChunkedArray, loaded: Loaded, role: str, kind: str) -> pa.ChunkedArray:
+    texts = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
+    absent = pc.is_in(pc.utf8_lower(texts), value_set=pa.array(MISSING_NUMBERS, pa.large_string()))
+    texts = pc.if_else(absent, pa.scalar(None, pa.large_string()), texts)
+    targets = [pa.float64()]
+    if kind == "time":
+        targets += [pa.timestamp("ns"), pa.timestamp("ns", tz="UTC")]
+    first = texts.drop_null().slice(0, 1)
+    # One column is written in one way: the first value says which.
+    target = next((target for target in targets if _parses(first, target)), targets[0])
+    if _parses(texts, target):
+        return texts.cast(target)
+    row = _first_that_fails(texts, target)
+    wanted = "a date like those above" if target != pa.float64() else WANTED[kind]
+    hint = "; if the first line holds column names, say header=True (--header)"
+    raise InputError(
+        f"{loaded.called(role)} has '{quoted(column[row])}' in {loaded.place(row)}, which is not {wanted}"
+        f"{hint if row == 0 and not loaded.header else ''}."
+    )
+
+
+def _parses(texts: pa.ChunkedArray, target: pa.DataType) -> bool:
+    try:
+        texts.cast(target)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _first_that_fails(texts: pa.ChunkedArray, target: pa.DataType) -> int:
+    """The first row that cannot be cast, by halving: a row-by-row search would parse unlike Arrow does."""
+    low, high = 0, len(texts)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _parses(texts.slice(low, middle - low), target) else (low, middle)
+    return low

@@ -1,0 +1,73 @@
+"""The short form of `make torture`: processes killed at file operations and at random moments.
+
+A run that goes on ends as if nothing had happened, nothing that was safe is done twice, and every file that
+can be seen is the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from checks.faults.life import forked
+from checks.faults.stories import Stage, Tally
+from checks.faults.works import Work, make_inputs
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "fork") or not Path("/proc/self/fd").is_dir(), reason="needs fork and /proc"
+)
+
+FIT = "--seeds 1 --dim 8 --batch 4096 --device cpu"
+WORKS = [
+    Work("train", f"train {{in}}/log.csv --method dns --epochs 3 --out {{out}}/model {FIT}", again="--resume",
+         older=f"train {{in}}/log.csv --method rns --epochs 1 --out {{out}}/model {FIT}", trains=True,
+         together=True, within_epochs=True),
+    Work("tune", f"tune {{in}}/log.csv --method dns --epochs 1 --trials 3 --out {{out}}/search {FIT}",
+         trains=True),
+    Work("reproduce", "reproduce overall --data-dir {in}/paper --methods rns --seeds 1 --epochs 2 "
+         "--device cpu --out {out}/tables", trains=True),
+    Work("export", "export {in}/model --to parquet --out {out}/vectors", again="--force", together=True,
+         older="export {in}/model --to parquet --out {out}/vectors --seed 1"),
+    Work("recommend", "recommend {in}/model -k 9 --out {out}/recs.csv", again="--force",
+         older="recommend {in}/model -k 5 --out {out}/recs.csv"),
+]  # fmt: skip
+AIMED, AT_RANDOM = 5, 1
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("torture")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the forked processes have no others
+    make_inputs(folder / "inputs", folder)
+    yield folder / "inputs"
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("work", WORKS, ids=lambda work: work.name)
+def test_killed_here_and_there(work: Work, inputs: Path, tmp_path: Path) -> None:
+    stage = Stage.of(work, inputs, tmp_path / "home")
+    draw = random.Random(work.name)
+    total = Tally()
+    operations = sorted(draw.sample(range(1, stage.operations + 1), min(AIMED, stage.operations)))
+    for operation in operations:
+        total.add(stage.story(forked, lambda life, at=operation: {"at_operation": at} if life == 0 else {}))
+    assert total.kills == len(operations)
+    for _ in range(AT_RANDOM):
+        moment = draw.uniform(0, stage.seconds)
+        total.add(stage.story(forked, lambda life, moment=moment: {"after": moment} if life == 0 else {}))
+    assert total.clean, total
+
+
+def test_what_is_lost_is_noticed(inputs: Path, tmp_path: Path) -> None:
+    """The measure itself: a run that starts over instead of going on is found out."""
+    work = replace(WORKS[0], older=None, again="--force", within_epochs=False)
+    stage = Stage.of(work, inputs, tmp_path / "home")
+    ends = iter([{"at_operation": stage.operations // 2}, {}])
+    told = stage.story(forked, lambda life: next(ends))
+    assert told.lost_epochs > 0
