@@ -10,15 +10,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
 from evenhand.experiments.entrants import Outcome
+from evenhand.metrics.catalogue import METRICS
 from evenhand.metrics.statistics import summarise
-from evenhand.metrics.users import METRICS
-from evenhand.models.topk import top_by
 from evenhand.training.selection import STOPPING_K, Evaluator
 from evenhand.utils.text import count
 
@@ -29,18 +27,12 @@ _INNERMOST = re.compile(r"\{[^{}]*\}|\[[^\[\]{}]*\]")
 
 
 def on_test(fitted: Outcome, split: Split) -> dict[str, Any]:
-    """Every metric at every k on test, and the share of the catalogue in somebody's list."""
-    found = {
+    """Every metric at every k on test."""
+    return {
         f"{name}@{k}": summary([one.metrics[name] for one in each])
         for k, each in fitted.results.items()
         for name in METRICS
     }
-    users = np.flatnonzero(split.test.activity)
-    tops = [top_by(s, split.n_items, users, max(KS), exclude=split.consumed)[0] for s in fitted.scorers]
-    for k in KS:
-        shown = [np.unique(top[:, :k][top[:, :k] >= 0]).size / split.n_items for top in tops]
-        found[f"coverage@{k}"] = summary(shown)
-    return found
 
 
 def on_validation(fitted: Outcome, split: Split) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from evenhand.audit.result import (
     SliceRow,
     SystemRow,
 )
-from evenhand.report.training_story import Spread, TrainingStory, curves_of
 from evenhand.metrics.statistics import summarise
+from evenhand.report.training_story import Spread, TrainingStory, curves_of
 
 SYSTEMS = ("ease", "auc-ns")
 

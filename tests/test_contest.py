@@ -15,7 +15,7 @@ import pytest
 import evenhand as eh
 from evenhand.encoders import ENCODERS
 from evenhand.methods import METHODS
-from evenhand.metrics.users import METRICS
+from evenhand.metrics.catalogue import METRICS
 from evenhand.paper.reproduce.people import recall
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))

@@ -5,7 +5,9 @@
 Names are loaded when they are first used, so that importing evenhand is cheap.
 """
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from evenhand.utils.errors import InputError, RunError
 
 _HOME = {
-    "audit": "evenhand.audit",
+    "audit": "evenhand.audit.run_audit",
     "Interactions": "evenhand.data.interactions",
     "load_dataset": "evenhand.data.datasets.load",
     "load_split": "evenhand.data.datasets.load",
@@ -108,3 +110,18 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *_HOME])
+
+
+class _Package(ModuleType):
+    """`evenhand.audit` is the function. Importing the package of that name would put the package in its place."""
+
+    @property
+    def audit(self) -> Any:
+        return __getattr__("audit")
+
+    @audit.setter
+    def audit(self, package: ModuleType) -> None:
+        pass
+
+
+sys.modules[__name__].__class__ = _Package

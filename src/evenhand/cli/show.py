@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from evenhand.metrics.catalogue import METRICS, SCREEN
+from evenhand.metrics.catalogue import METRICS, SCREEN, share_with_denominator
 from evenhand.utils.text import json_text, one_line, visible
 
 if TYPE_CHECKING:
@@ -134,9 +134,8 @@ def _best(rows: Sequence[Row], name: str, higher: bool | None) -> float | None:
 
 
 def _silent(row: Row, name: str) -> bool:
-    """Whether the rate is 0 because no list has anything of the kind: no merit, and so no star."""
-    defined = row.metrics.get(f"{name}_defined")
-    return defined is not None and math.isnan(defined.mean)
+    """Whether the rate is low because most lists have nothing of the kind: no merit, and so no star."""
+    return share_with_denominator(name, {metric: value.mean for metric, value in row.metrics.items()}) < 0.5
 
 
 def number(value: Summary, digits: int = 4) -> str:

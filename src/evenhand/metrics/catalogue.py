@@ -53,6 +53,8 @@ class Metric:
     rate: str | None = None
     of_sums: Callable[[Get], Any] | None = None
     of_items: Callable[[np.ndarray], float] | None = None
+    digits: int = 4
+    """Decimals in tables."""
     slope: Callable[[np.ndarray], np.ndarray] | None = None
     """With `of_items`: its derivative by each item's slots, for intervals over users."""
 
@@ -141,7 +143,15 @@ def _of_rate(rate: str, title: str, formula: str, meaning: str) -> list[Metric]:
         shown = f"{title} ({average})" if suffix else title
         of_sums, of_rate = (_pooled(rate), None) if average == "pooled" else (None, rate)
         return Metric(
-            rate + suffix, shown, "bias", False, meaning + words, formula, average=average, rate=of_rate, of_sums=of_sums
+            rate + suffix,
+            shown,
+            "bias",
+            False,
+            meaning + words,
+            formula,
+            average=average,
+            rate=of_rate,
+            of_sums=of_sums,
         )
 
     return [
@@ -235,9 +245,7 @@ _ACCURACY = (
     ),
 )
 _BIAS = (
-    *_of_rate(
-        "ohr", "OHR", "|(Rec \\ T) ∩ Hot| / |Rec ∩ Hot|", "of the hot items shown, the share that is not wanted"
-    ),
+    *_of_rate("ohr", "OHR", "|(Rec \\ T) ∩ Hot| / |Rec ∩ Hot|", "of the hot items shown, the share that is not wanted"),
     *_of_rate(
         "ocr", "OCR", "|(Rec \\ T) ∩ Cold| / |Rec ∩ Cold|", "of the cold items shown, the share that is not wanted"
     ),
@@ -319,6 +327,7 @@ _EXPOSURE = (
         high=math.inf,
         average="items",
         of_items=exposure.items_for_half,
+        digits=0,
         slope=exposure.items_for_half_slope,
     ),
     Metric(
@@ -436,6 +445,8 @@ PAPER = ("precision", "recall", "f1", "ndcg", *RATES)
 """The columns of the paper's tables."""
 HISTORY = tuple(name for name in PAPER if name != "f1")
 """What is measured after each epoch."""
+BEST_EPOCH = ("precision", "recall", "f1", "ndcg", "fpr", "fnr")
+"""What the paper's protocol reports from each metric's own best test epoch."""
 SCREEN: tuple[tuple[tuple[str, ...], int], ...] = (
     (PAPER, 4),
     (("precision", "ndcg", *RATES), 4),
@@ -451,14 +462,21 @@ PAGE = (
     ("Exposure", (HEADLINE, "popularity_lift", "gini", "coverage")),
 )
 """The metrics of a report's first screen."""
+POOLED = tuple(f"{rate}_pooled" for rate in RATES)
+"""What an audit says about the rates, in tables and sentences alike: only pooled ones read as shares of items."""
 CONTRASTED = (
     *("precision", "recall", "ndcg", "hit_rate", "mrr"),
-    *("ohr", "ocr", "uhr", "ucr", "popreo"),
+    *(*RATES, *POOLED, "popreo"),
     *(HEADLINE, "popularity_lift", "aplt", "poprsp", "gini", "entropy", "coverage", "js_distance"),
 )
 """What systems are compared by: one of each kind, so that the correction for many questions stays mild."""
-SUMMARY = (*CONTRASTED, "top_tenth_share", "top_tenth_ratio", "tail_share", "tail_ratio", "items_for_half")
-"""What an audit prints."""
+SUMMARY = (
+    *("ndcg", HEADLINE, "precision", "recall", "hit_rate", "mrr"),
+    *(*POOLED, "popreo"),
+    *("top_tenth_share", "top_tenth_ratio", "tail_share", "tail_ratio", "items_for_half", "coverage", "gini"),
+    *("entropy", "popularity_lift", "aplt", "poprsp", "js_distance"),
+)
+"""What an audit prints, the headline first."""
 SLICED = ("precision", "recall", "ndcg", "hit_rate", *RATES, "arp", "aplt", "popularity_lift")
 """What is measured for each slice of users."""
 
@@ -473,3 +491,19 @@ def named(name: str) -> Metric:
     if name not in METRICS:
         raise unknown("metric", name, METRICS)
     return METRICS[name]
+
+
+def share_with_denominator(name: str, means: Mapping[str, float]) -> float:
+    """Of a rate in the paper's average: which share of the users has a denominator; 1 for any other metric.
+
+    A system that shows nothing cold has an OCR near 0, which is no merit; the share tells.
+
+    >>> share_with_denominator("ocr", {"ocr": 0.002, "ocr_defined": 1.0})
+    0.002
+    """
+    metric, mean, defined = METRICS.get(name), means.get(name), means.get(f"{name}_defined")
+    if metric is None or metric.average != "paper" or mean is None or defined is None:
+        return 1.0
+    if math.isnan(defined):
+        return 0.0
+    return 1.0 if defined == 0 else mean / defined

@@ -213,16 +213,19 @@ def coverage_slope(counts: np.ndarray) -> np.ndarray:
 
 
 def items_for_half_slope(counts: np.ndarray) -> np.ndarray:
-    """float64 [n_items]: how many items fewer (or more) one more slot makes, by the slots of the last one needed.
+    """float64 [n_items]: d items_for_half / d counts, its steps taken as straight lines.
 
-    >>> items_for_half_slope(np.array([6, 2, 2]))
-    array([-0.08333333,  0.08333333,  0.08333333])
+    >>> items_for_half_slope(np.array([4, 4, 2]))
+    array([-0.125 ,  0.0625,  0.125 ])
     """
     needed = items_for_half(counts)
     if np.isnan(needed):
         return np.zeros(len(counts))
     last = int(needed) - 1
     order = np.argsort(-counts, kind="stable")
+    slots = counts[order[last]]
     slope = np.full(len(counts), 0.5)
-    slope[order[: last + 1]] = -0.5
-    return slope / counts[order[last]]
+    slope[order[:last]] = -0.5
+    # Of the last item's slots only a part is needed to reach half.
+    slope[order[last]] = 0.5 - (counts.sum() / 2 - counts[order[:last]].sum()) / slots
+    return slope / slots

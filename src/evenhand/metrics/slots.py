@@ -19,6 +19,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
+class ItemPopularity:
+    """How popular each item is."""
+
+    counts: np.ndarray
+    """[n_items]: interactions; nan where nothing is known."""
+    decile: np.ndarray
+    """int8 [n_items]: 0 holds the most popular tenth of the items; −1 where nothing is known."""
+
+    @staticmethod
+    def of(known: Interactions | None, n_items: int) -> ItemPopularity:
+        if known is None:
+            return ItemPopularity(np.full(n_items, np.nan), np.full(n_items, -1, dtype=np.int8))
+        return ItemPopularity(known.popularity, popularity_part(known.popularity))
+
+
+@dataclass(frozen=True, eq=False)
 class AnswerSheet:
     """What scoring lists needs to know of their users: the same whoever made the lists."""
 
@@ -33,8 +49,8 @@ class AnswerSheet:
     popularity is unknown."""
     shown_again: bool = True
     """Whether a list may hold something of `consumed`; models leave it out."""
-    item_popularity: np.ndarray | None = None
-    """int64 [n_items], where `consumed` is only a part of all that is known."""
+    all_users: ItemPopularity | None = None
+    """Where `consumed` is a part of the users only: popularity among all of them."""
     demand_part: Interactions | None = None
     """Whose pairs are the demand that exposure is compared with; None: the truth."""
 
@@ -57,22 +73,22 @@ class AnswerSheet:
         return rest - self.consumed.activity[self.users] + in_both
 
     @cached_property
-    def popularity(self) -> np.ndarray:
-        """[n_items]: interactions of each item in `consumed`; nan where that is unknown."""
-        if self.item_popularity is not None:
-            return self.item_popularity
-        return np.full(self.truth.n_items, np.nan) if self.consumed is None else self.consumed.popularity
+    def items(self) -> ItemPopularity:
+        return self.all_users or ItemPopularity.of(self.consumed, self.truth.n_items)
 
-    @cached_property
+    @property
+    def popularity(self) -> np.ndarray:
+        return self.items.counts
+
+    @property
     def decile(self) -> np.ndarray:
-        """int8 [n_items]: 0 holds the most popular tenth of the items; −1 where popularity is unknown."""
-        if self.consumed is None:
-            return np.full(self.truth.n_items, -1, dtype=np.int8)
-        return popularity_part(self.popularity)
+        return self.items.decile
 
     @cached_property
     def n_consumed(self) -> np.ndarray:
-        return np.zeros(len(self.users), dtype=np.int64) if self.consumed is None else self.consumed.activity[self.users]
+        return (
+            np.zeros(len(self.users), dtype=np.int64) if self.consumed is None else self.consumed.activity[self.users]
+        )
 
     @cached_property
     def n_consumed_hot(self) -> np.ndarray:

@@ -163,7 +163,7 @@ class Comparison:
 
     @property
     def beyond_uncertainty(self) -> bool:
-        """Whether every test that could be made puts zero outside its interval, on the same side; of few users never."""
+        """Whether every test that could be made puts zero outside its interval, on one side; never of few users."""
         tests = self._tests
         sides = {test.low > 0 for test in tests}
         certain = bool(tests) and all(test.excludes_zero for test in tests) and len(sides) == 1
@@ -233,8 +233,8 @@ def _bootstrap_formula(
     """The bootstrap for a formula of sums; the columns of both methods are drawn together."""
 
     def columns(runs: Sequence[UserMetrics], name: str) -> np.ndarray:
-        found: np.ndarray = np.mean([run.column(name) for run in runs], axis=0, dtype=np.float64)
-        return found.reshape(len(found), -1)
+        found = np.array([run.column(name) for run in runs], dtype=np.float64).mean(axis=0)
+        return np.reshape(found, (len(runs[0].users), -1))
 
     def total(sums: np.ndarray) -> Any:
         return sums if sums.shape[-1] > 1 else sums[..., 0]
@@ -262,7 +262,9 @@ def _by_influence(a: Sequence[UserMetrics], b: Sequence[UserMetrics], metric: Me
     n = len(a[0].users)
     if n < 2 or any(run.slots is None for run in (*a, *b)):
         return None
-    felt = np.mean([_influence(run, metric) for run in a], axis=0) - np.mean([_influence(run, metric) for run in b], axis=0)
+    felt = np.mean([_influence(run, metric) for run in a], axis=0) - np.mean(
+        [_influence(run, metric) for run in b], axis=0
+    )
     difference = float(np.mean([r.mean(metric.name) for r in a]) - np.mean([r.mean(metric.name) for r in b]))
     error = math.sqrt(float(np.square(felt - felt.mean()).sum()) * n / (n - 1))
     if not math.isfinite(difference):

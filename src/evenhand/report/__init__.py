@@ -15,7 +15,7 @@ from evenhand.report.training_story import TrainingStory
 
 def write_report(audit: Audit, path: Path, *, training: TrainingStory | None = None) -> None:
     """Write the report to a file, whole or not at all."""
-    from evenhand.audit.files import write_text
+    from evenhand.audit.audit_files import write_text
     from evenhand.report.page import page
 
     write_text(path, page(audit, training))

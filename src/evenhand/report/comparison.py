@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from evenhand.audit.result import Finding
 from evenhand.audit.run_audit import audit
-from evenhand.report.training_story import TrainingStory
 from evenhand.data.splits import Split
 from evenhand.experiments.compare import CompareResult
 from evenhand.report import write_report
+from evenhand.report.training_story import TrainingStory
 
 
 def write_comparison_report(

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from evenhand.metrics.catalogue import METRICS
-
-MAIN = (
-    ("Accuracy", ("ndcg", "precision")),
-    ("Popularity bias", ("ohr", "ocr", "uhr", "ucr")),
-    ("Exposure", ("popularity_lift", "gini", "coverage")),
-)
-"""The metrics of the first screen."""
+from evenhand.metrics.catalogue import METRICS, PAGE
 
 
 def short(metric: str) -> str:
@@ -36,7 +29,7 @@ def higher_is_better(metric: str) -> bool | None:
 def main_groups(metrics: Iterable[str]) -> list[tuple[str, list[str]]]:
     """The metrics of the first screen by group; without any known one, the first six there are."""
     held = list(dict.fromkeys(metrics))
-    found = [(title, [m for m in names if m in held]) for title, names in MAIN]
+    found = [(title, [m for m in names if m in held]) for title, names in PAGE]
     return [(title, names) for title, names in found if names] or ([("Metrics", held[:6])] if held else [])
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from evenhand.audit.result import Audit
-from evenhand.report.training_story import TrainingStory
 from evenhand.report import sections
 from evenhand.report.accuracy_charts import slice_figures, tradeoff_figure
 from evenhand.report.confusion_chart import confusion_figure
 from evenhand.report.exposure_charts import exposure_figure, lorenz_figure
 from evenhand.report.html_text import clean, escape, isolated, listing
 from evenhand.report.shell import document
+from evenhand.report.training_story import TrainingStory
 
 PROTOCOLS = {
     "honest": "epochs were chosen on validation, and the test part was looked at once.",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from evenhand.audit.files import write_text
+from evenhand.audit.audit_files import write_text
 from evenhand.experiments.front import PICKS
 from evenhand.experiments.goals import Goal
 from evenhand.experiments.search_result import TuneResult, picked_trial

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evenhand.audit.result import Audit, Finding
-from evenhand.report.training_story import Spread, TrainingStory
+from evenhand.metrics.catalogue import HISTORY
 from evenhand.report.draw import patch, symbol
 from evenhand.report.example_users import examples
 from evenhand.report.figure import Figure
@@ -14,8 +14,7 @@ from evenhand.report.labels import in_order, meaning, short
 from evenhand.report.shell import details, section
 from evenhand.report.tables import change_table, contrast_table, full_table, main_table, plain_table
 from evenhand.report.training_charts import training_figures
-
-OVER_SEEDS = ("ndcg", "precision", "recall", "ohr", "ocr", "uhr", "ucr")
+from evenhand.report.training_story import Spread, TrainingStory
 
 
 def findings(audit: Audit) -> str:
@@ -89,7 +88,7 @@ def training(audit: Audit, story: TrainingStory) -> str:
 
 
 def _over_seeds(spreads: Sequence[Spread], k: int, story: TrainingStory) -> str:
-    metrics = [m for m in OVER_SEEDS if spreads and all(m in spread.metrics for spread in spreads)]
+    metrics = [m for m in HISTORY if spreads and all(m in spread.metrics for spread in spreads)]
     if not metrics:
         return ""
     header = ("System", *(f"{short(m)}@{k}" for m in metrics))

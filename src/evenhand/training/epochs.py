@@ -132,8 +132,6 @@ def _record(epoch: int, log: EpochLog, scored: Sequence[Any], seconds: float) ->
     record.update({name: value.tolist() for name, value in log.sampler.items()})
     if scored:
         record["metrics"] = {
-            f"{name}@{k}": [one[k].mean(name) for one in scored]
-            for k in scored[0]
-            for name in HISTORY
+            f"{name}@{k}": [one[k].mean(name) for one in scored] for k in scored[0] for name in HISTORY
         }
     return record
