@@ -17,7 +17,8 @@ from evenhand.data.splits import Split
 from evenhand.experiments.entrants import Outcome
 from evenhand.metrics.catalogue import METRICS
 from evenhand.metrics.statistics import summarise
-from evenhand.training.selection import STOPPING_K, Evaluator
+from evenhand.training.early_stopping import STOPPING_K
+from evenhand.training.evaluation import Evaluator
 from evenhand.utils.text import count
 
 KS = (5, 10, 20)

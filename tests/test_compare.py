@@ -16,8 +16,8 @@ from evenhand.methods import Contender, contender
 from evenhand.metrics.bias import Rate
 from evenhand.metrics.catalogue import METRICS
 from evenhand.metrics.users import UserMetrics
+from evenhand.training.evaluation import Result
 from evenhand.training.run import Fit
-from evenhand.training.selection import Result
 from evenhand.training.settings import Settings
 from evenhand.utils.errors import InputError
 from run_cli import one_thread, small_log

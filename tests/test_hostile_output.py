@@ -101,8 +101,8 @@ def show_odd(what: str) -> None:
         show.print_json({"name": ODD})
     else:
         from evenhand.experiments.compare import Row
-        from evenhand.metrics.statistics import summarise
         from evenhand.metrics.catalogue import METRICS
+        from evenhand.metrics.statistics import summarise
 
         metrics = {name: summarise([0.5]) for name in METRICS}
         show.print_rows(show.console(), [Row(f"a {ODD}", None, None, 10, metrics)], f"t {ODD}")

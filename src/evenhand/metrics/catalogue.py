@@ -456,14 +456,14 @@ SCREEN: tuple[tuple[tuple[str, ...], int], ...] = (
     (("ndcg", "ohr"), 3),
 )
 """Metrics and digits of a table of results; the first that fits the screen is taken."""
+POOLED = tuple(f"{rate}_pooled" for rate in RATES)
+"""What an audit says about the rates, in tables and sentences alike: only pooled ones read as shares of items."""
 PAGE = (
     ("Accuracy", ("ndcg", "precision")),
-    ("Popularity bias", tuple(RATES)),
+    ("Popularity bias", POOLED),
     ("Exposure", (HEADLINE, "popularity_lift", "gini", "coverage")),
 )
 """The metrics of a report's first screen."""
-POOLED = tuple(f"{rate}_pooled" for rate in RATES)
-"""What an audit says about the rates, in tables and sentences alike: only pooled ones read as shares of items."""
 CONTRASTED = (
     *("precision", "recall", "ndcg", "hit_rate", "mrr"),
     *(*RATES, *POOLED, "popreo"),
