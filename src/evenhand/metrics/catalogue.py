@@ -477,6 +477,8 @@ SUMMARY = (
     *("entropy", "popularity_lift", "aplt", "poprsp", "js_distance"),
 )
 """What an audit prints, the headline first."""
+SLICE_CHART = ("ndcg", "recall", "precision", "ohr")
+"""What the chart of a slice shows: the first that the slice has."""
 SLICED = ("precision", "recall", "ndcg", "hit_rate", *RATES, "arp", "aplt", "popularity_lift")
 """What is measured for each slice of users."""
 
