@@ -29,6 +29,7 @@ from evenhand.training.checkpoint import Checkpoints
 from evenhand.training.epochs import memory_errors_explained, train_epochs
 from evenhand.training.loop import Loop
 from evenhand.training.memory_estimate import check_fits, work_of
+from evenhand.training.method import Fit, metrics_json, seed_numbers
 from evenhand.training.progress import OnEpoch
 from evenhand.training.selection import (
     STOPPING_K,
@@ -44,41 +45,8 @@ from evenhand.utils.description import described
 from evenhand.utils.errors import InputError, unknown
 
 _BPR = BPR()
-MOST_SEEDS = 10_000
 _ABSURD = 100
 """Times the loss of guessing, ln 2: no sigmoid of such a margin differs from 0 or 1 in 32 bits."""
-
-
-@dataclass(frozen=True)
-class Fit:
-    """A trained model, with what the comparison of methods needs beside it."""
-
-    model: FactorModel
-    results: Results
-    """Metrics on test: looked at once (honest), or at the best epochs (paper). Empty without a test part."""
-    validation: tuple[float, ...] | None
-    """Validation NDCG@10 of each replica's chosen epoch; None where nothing was held out for that."""
-    epochs: tuple[int, ...]
-    """The chosen epoch of each replica, counted from 1."""
-    seconds: float
-    notes: tuple[str, ...]
-
-    @property
-    def history(self) -> tuple[Mapping[str, Any], ...]:
-        return self.model.history
-
-    @property
-    def vectors(self) -> tuple[Tensor, Tensor]:
-        return self.model.vectors
-
-    @property
-    def scorers(self) -> list[Score]:
-        """What scores items for users by index, one a replica."""
-        return [by_product(*replica) for replica in zip(*self.model.vectors, strict=True)]
-
-    def lists(self, k: int) -> pa.Table:
-        """The k best items of every user by the best replica, as a table."""
-        return self.model.recommend(k=k)
 
 
 def train(
@@ -93,7 +61,7 @@ def train(
     protocol: ProtocolName = "honest",
     device: str = "auto",
     ks: tuple[int, ...] = (5, 10, 20),
-    hot: str | None = None,
+    hot: str | HotRule | None = None,
     on_epoch: OnEpoch | None = None,
     checkpoints: Path | None = None,
     resume: bool = False,
@@ -126,7 +94,7 @@ def train(
         raise InputError(f"{len(numbers)} seeds need as many samplers, but {len(samplers)} were given.")
     given = [settings] * len(numbers) if isinstance(settings, Settings) else settings
     each = [one.under(protocol, encoder, split.train) for one in given]
-    rule = HotRule.parse(hot or protocol)
+    rule = hot if isinstance(hot, HotRule) else HotRule.parse(hot or protocol)
     hot_mask = rule.mask(split)
 
     held_out = split.test if protocol == "paper" else split.validation
@@ -186,10 +154,7 @@ def train(
             "versions": versions(where),
         },
         history=tuple(history),
-        metrics={
-            str(k): {name: summarise([one.metrics[name] for one in found]).to_json() for name in found[0].metrics}
-            for k, found in results.items()
-        },
+        metrics=metrics_json(results),
         tables=None if selection.tables is None else on_cpu(selection.tables),
     )
     return Fit(
@@ -240,16 +205,6 @@ def refitted(
     return train(
         whole, encoder, sampler, [best], settings, objective=objective, label=label, device=device, on_epoch=on_epoch
     ).model
-
-
-def seed_numbers(seeds: int | Sequence[int], *, repeatable: bool = False) -> tuple[int, ...]:
-    """A number of seeds means 0, 1, 2…; one may be repeated only where replicas differ otherwise."""
-    if isinstance(seeds, int) and seeds > MOST_SEEDS:
-        raise InputError(f"there may be up to {MOST_SEEDS:,} seeds.")
-    numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
-    if not numbers or (len(set(numbers)) != len(numbers) and not repeatable):
-        raise InputError("seeds must be at least one, and all different.")
-    return numbers
 
 
 def versions(device: torch.device) -> dict[str, str]:
