@@ -29,8 +29,8 @@ from evenhand.samplers import AUCSampler, BalancedSampler, DynamicSampler, Sampl
 from evenhand.samplers.base import rows
 from evenhand.testing import check_learns
 from evenhand.training import Settings, run, train
-from evenhand.training.checkpoint import Checkpoints
-from evenhand.training.loop import Loop
+from evenhand.training.checkpoints import Checkpoints
+from evenhand.training.trainer import Trainer
 from evenhand.training.update import updated
 from evenhand.utils.description import described, from_description
 from evenhand.utils.errors import InputError
@@ -606,10 +606,10 @@ def noisy_split(seed: int = 0) -> Split:
     )
 
 
-def loop(log: Interactions, objective: Objective, seeds: list[int], encoder: Encoder) -> Loop:
+def loop(log: Interactions, objective: Objective, seeds: list[int], encoder: Encoder) -> Trainer:
     settings = Settings(batch=64, lr=0.02, negatives=2)
     hot = np.zeros(log.n_items, dtype=bool)
-    return Loop(log, encoder, [UniformSampler()] * len(seeds), seeds, settings, CPU, hot=hot, objective=objective)
+    return Trainer(log, encoder, [UniformSampler()] * len(seeds), seeds, settings, CPU, hot=hot, objective=objective)
 
 
 @pytest.mark.parametrize("encoder", [MF(dim=8), LightGCN(dim=8)], ids=["mf", "lightgcn"])

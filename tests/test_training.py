@@ -27,10 +27,10 @@ from evenhand.samplers import (
 from evenhand.samplers.base import Batch
 from evenhand.testing import checkerboard, corner_cases
 from evenhand.training import Fit, Settings, train
+from evenhand.training.early_stopping import BestTest, BestValidation, LastEpoch
 from evenhand.training.engines.torch_engine import TorchEngine
-from evenhand.training.loop import Loop
-from evenhand.training.selection import BestTest, BestValidation, LastEpoch
 from evenhand.training.settings import USUAL_PAIRS
+from evenhand.training.trainer import Trainer
 from evenhand.utils.errors import InputError, RunError
 
 CPU = torch.device("cpu")
@@ -77,19 +77,19 @@ def loop(
     encoder: Encoder | None = None,
     hot: np.ndarray | None = None,
     held_out: Interactions | None = None,
-) -> Loop:
+) -> Trainer:
     samplers = sampler if isinstance(sampler, list) else [sampler] * len(seeds)
     mask = np.zeros(log.n_items, dtype=bool) if hot is None else hot
-    return Loop(log, encoder or MF(dim=8), samplers, seeds, settings, CPU, hot=mask, held_out=held_out)
+    return Trainer(log, encoder or MF(dim=8), samplers, seeds, settings, CPU, hot=mask, held_out=held_out)
 
 
-def after(epochs: int, running: Loop) -> Vectors:
+def after(epochs: int, running: Trainer) -> Vectors:
     for epoch in range(epochs):
         running.run_epoch(epoch)
     return running.finals()[0]
 
 
-def spied(running: Loop) -> list[tuple[Batch, Tensor]]:
+def spied(running: Trainer) -> list[tuple[Batch, Tensor]]:
     """Every batch of this loop, all replicas together, and what the samplers chose for it.
 
     Only the plain engine asks the samplers; the compiled one is held to it in test_engines.

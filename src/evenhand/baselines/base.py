@@ -26,10 +26,10 @@ from evenhand.models.factors import FactorModel
 from evenhand.models.item_table import ItemTable
 from evenhand.models.item_weights import ItemWeightModel
 from evenhand.training.method import Conditions, Fit, Method, metrics_json
-from evenhand.training.progress import OnEpoch
 from evenhand.training.run import versions
 from evenhand.training.settings import resolve_device
 from evenhand.utils.errors import InputError
+from evenhand.utils.progress import OnEpoch
 from evenhand.utils.text import one_line
 
 LARGEST = 10**9

@@ -30,11 +30,12 @@ from evenhand.models.blend_model import BlendModel, Part, standardised
 from evenhand.models.external_vectors import vectors_from
 from evenhand.models.factors import FactorModel
 from evenhand.models.topk import Score
-from evenhand.training.progress import OnEpoch
+from evenhand.training.early_stopping import STOPPING_K
+from evenhand.training.evaluation import Evaluator
 from evenhand.training.run import train
-from evenhand.training.selection import STOPPING_K, Evaluator
 from evenhand.training.settings import Settings
 from evenhand.utils.errors import InputError, unknown
+from evenhand.utils.progress import OnEpoch
 
 HELD_OUT = 0.1
 """Share of the pairs on which everything is settled where there is no validation part."""

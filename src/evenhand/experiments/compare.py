@@ -23,11 +23,11 @@ from evenhand.experiments.verdict import verdict
 from evenhand.metrics.lists import list_lengths
 from evenhand.metrics.statistics import Summary, summarise
 from evenhand.metrics.users import METRICS
-from evenhand.training.progress import OnEpoch
+from evenhand.training.evaluation import Evaluator, Result, Results
 from evenhand.training.run import seed_numbers, train, versions
-from evenhand.training.selection import Evaluator, Result, Results
 from evenhand.training.settings import ProtocolName, Settings, resolve_device
 from evenhand.utils.errors import InputError
+from evenhand.utils.progress import OnEpoch
 
 DEFAULT_METHODS = ("rns", "pns", "dns", "auc-ns")
 

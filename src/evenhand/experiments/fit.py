@@ -11,9 +11,9 @@ from evenhand.encoders import Encoder, encoder_named
 from evenhand.methods import trained_method
 from evenhand.models.base import Model
 from evenhand.samplers.base import Sampler
-from evenhand.training.progress import epoch_bar
 from evenhand.training.run import train
 from evenhand.training.settings import ProtocolName, Settings
+from evenhand.utils.progress import epoch_bar
 
 
 def fit(

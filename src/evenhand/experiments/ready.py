@@ -11,9 +11,9 @@ from evenhand.data.splits import Split
 from evenhand.experiments.entrants import Outcome
 from evenhand.experiments.setup import Setup
 from evenhand.models.base import Model
-from evenhand.training.progress import epoch_bar
 from evenhand.training.run import refitted, train
 from evenhand.training.settings import ProtocolName
+from evenhand.utils.progress import epoch_bar
 
 
 def ready_model(

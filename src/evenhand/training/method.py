@@ -26,10 +26,11 @@ from evenhand.metrics.lists import list_lengths
 from evenhand.metrics.statistics import Summary, summarise
 from evenhand.models.base import Model
 from evenhand.models.topk import Score
-from evenhand.training.progress import OnEpoch
-from evenhand.training.selection import STOPPING_K, Evaluator, Results
+from evenhand.training.early_stopping import STOPPING_K
+from evenhand.training.evaluation import Evaluator, Results
 from evenhand.training.settings import ProtocolName, resolve_device
 from evenhand.utils.errors import InputError, unknown
+from evenhand.utils.progress import OnEpoch
 
 MOST_SEEDS = 10_000
 _OWN = ("sampler", "objective", "baseline")

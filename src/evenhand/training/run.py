@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,24 +26,17 @@ from evenhand.models.factors import FactorModel, on_cpu
 from evenhand.models.topk import Score, by_product
 from evenhand.objectives import BPR, Objective
 from evenhand.samplers.base import Sampler
-from evenhand.training.checkpoint import Checkpoints
-from evenhand.training.epochs import memory_errors_explained, train_epochs
-from evenhand.training.loop import Loop
+from evenhand.training.checkpoints import Checkpoints
+from evenhand.training.early_stopping import STOPPING_K, BestTest, BestValidation, EarlyStopping, LastEpoch
+from evenhand.training.evaluation import Evaluator, Results
 from evenhand.training.memory_estimate import check_fits, work_of
 from evenhand.training.method import Fit, metrics_json, seed_numbers
-from evenhand.training.progress import OnEpoch
-from evenhand.training.selection import (
-    STOPPING_K,
-    BestTest,
-    BestValidation,
-    Evaluator,
-    LastEpoch,
-    Results,
-    Selection,
-)
 from evenhand.training.settings import JUDGED_UP_TO, ProtocolName, Settings, exact_repeats, resolve_device
+from evenhand.training.trainer import Trainer
 from evenhand.utils.description import described
-from evenhand.utils.errors import InputError, unknown
+from evenhand.utils.errors import InputError, RunError, unknown
+from evenhand.utils.memory import is_shortage
+from evenhand.utils.progress import OnEpoch
 
 _BPR = BPR()
 _ABSURD = 100
@@ -100,7 +94,7 @@ def train(
     held_out = split.test if protocol == "paper" else split.validation
     check_fits(work_of(split.train, held_out, encoder, samplers, each[0], objective, where), where)
     with memory_errors_explained():
-        loop = Loop(
+        trainer = Trainer(
             split.train,
             encoder,
             samplers,
@@ -112,8 +106,8 @@ def train(
             objective=objective,
         )
     if start is not None:
-        loop.start_from(start)
-    common = loop.settings
+        trainer.start_from(start)
+    common = trainer.settings
     selection, evaluator = _select(split, protocol, common, hot_mask, ks, len(numbers), stop_on)
     identity = {
         "data": {name: fingerprint(part) for name, part in split.parts().items()},
@@ -128,9 +122,9 @@ def train(
         "start": "random" if start is None else "given tables",
         "versions": {"evenhand": evenhand.__version__, "torch": str(torch.__version__)},
     }
-    saved = Checkpoints(checkpoints, identity) if checkpoints else None
+    saved = Checkpoints(checkpoints, identity)
     with exact_repeats(common.deterministic), memory_errors_explained():
-        history, seconds, notes = train_epochs(loop, selection, evaluator, common, saved, resume, on_epoch)
+        history, seconds = trainer.run(selection, evaluator, saved, resume=resume, on_epoch=on_epoch)
     chosen = Vectors(*on_cpu(selection.vectors))
     results = _judge(split, selection, chosen, hot_mask, ks)
     best = int(np.argmax(selection.value))
@@ -165,8 +159,8 @@ def train(
         seconds=seconds,
         notes=(
             *split.notes,
-            *loop.notes,
-            *notes,
+            *trainer.notes,
+            *saved.notes,
             *(evaluator.notes if evaluator else ()),
             *_runaway(objective, history, max(one.lr for one in each)),
         ),
@@ -207,6 +201,19 @@ def refitted(
     ).model
 
 
+@contextmanager
+def memory_errors_explained() -> Iterator[None]:
+    """Running out of memory is no bug: say what would fit."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as problem:
+        if not is_shortage(problem):
+            raise
+        raise RunError(
+            "there is not enough memory for this; lower --dim, --batch or --seeds, or use --ecdf 64."
+        ) from problem
+
+
 def versions(device: torch.device) -> dict[str, str]:
     """Everything that may move a number in the last digits."""
     import pyarrow
@@ -238,7 +245,7 @@ def _select(
     ks: tuple[int, ...],
     replicas: int,
     stop_on: tuple[str, int],
-) -> tuple[Selection, Evaluator | None]:
+) -> tuple[EarlyStopping, Evaluator | None]:
     if protocol == "paper":
         if settings.eval_users is not None:
             raise InputError("eval_users is for the honest protocol; the paper's judges all users each epoch.")
@@ -253,7 +260,7 @@ def _select(
     )
 
 
-def _judge(split: Split, selection: Selection, chosen: Vectors, hot: np.ndarray, ks: tuple[int, ...]) -> Results:
+def _judge(split: Split, selection: EarlyStopping, chosen: Vectors, hot: np.ndarray, ks: tuple[int, ...]) -> Results:
     if isinstance(selection, BestTest):
         return selection.results()
     if not len(split.test):

@@ -20,13 +20,13 @@ from evenhand.samplers import Sampler
 from evenhand.samplers.auc import dkw_bound
 from evenhand.training.memory_estimate import Work, work_of
 from evenhand.training.method import Conditions, Fit, Method, metrics_json
-from evenhand.training.progress import OnEpoch
 from evenhand.training.run import refitted, train
 from evenhand.training.settings import Settings
 from evenhand.training.update import updated
 from evenhand.utils.description import described, from_description
 from evenhand.utils.errors import InputError
 from evenhand.utils.memory import available_bytes, gigabytes
+from evenhand.utils.progress import OnEpoch
 
 _CONFIDENCE = 0.95
 _USABLE = 0.5
