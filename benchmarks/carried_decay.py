@@ -14,7 +14,6 @@ from dataclasses import replace
 import numpy as np
 
 from evenhand.data.splits import Split, held_out_share
-from evenhand.experiments.entrants import entrant
 from evenhand.methods import Contender
 from evenhand.paper.reproduce.recipes import recipe
 from evenhand.paper.reproduce.request import Request
@@ -37,7 +36,7 @@ for method in given.methods:
     assert found is not None, f"{method} was not tuned on ML-100K"
     row, one = (
         recipe(Request("overall", "ml-1m", given.encoder, epochs=300), method),
-        entrant(method, found.own),
+        parse(method, found.own),
     )
     assert row.encoder is not None
     assert row.settings is not None

@@ -24,19 +24,19 @@ from typing import Any
 
 import contest_splits
 from contest_measures import KS, as_text, forget_gpu_peak, hardware, memory, on_test, on_validation, peak_mb
+from evenhand.baselines.run import BaselineFit, Challenger, fit_baseline
 
 from evenhand.baselines.blend import FittedBlend
-from evenhand.baselines.run import BaselineFit, Challenger, fit_baseline
 from evenhand.data.describe import fingerprint
 from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
 from evenhand.encoders import ENCODERS
-from evenhand.experiments.entrants import Outcome
 from evenhand.experiments.search_space import search_space
-from evenhand.experiments.setup import Setup
 from evenhand.experiments.tune import tune
+from evenhand.methods import parse
 from evenhand.paper.reproduce.people import keep
 from evenhand.paper.reproduce.record import check_writable, work_folder
+from evenhand.training.method import Method
 from evenhand.training.run import train, versions
 from evenhand.training.settings import resolve_device
 from evenhand.utils.atomic import write_whole
@@ -68,18 +68,18 @@ def safe_name(contender: str) -> str:
     return re.sub(r"[/:=+]", "_", contender)
 
 
-def asked_setup(contender: str) -> Setup:
+def asked_setup(contender: str) -> Method:
     """`encoder/method` is trained; what has no encoder is a baseline."""
     encoder, slash, method = contender.partition("/")
     if slash and encoder not in ENCODERS:
         raise unknown("encoder", encoder, ENCODERS)
-    setup = Setup.of(method, encoder) if slash else Setup.of(contender)
+    setup = parse(method, encoder) if slash else parse(contender)
     if isinstance(setup.entrant, Challenger) == bool(slash):
         raise InputError(f"'{contender}': a method is written encoder/method, and a baseline by its name alone.")
     return setup
 
 
-def held_values(setup: Setup, asked: argparse.Namespace) -> dict[str, Any]:
+def held_values(setup: Method, asked: argparse.Namespace) -> dict[str, Any]:
     known = () if isinstance(setup.entrant, Challenger) else setup.parameters()
     return {name: getattr(asked, name) for name in HELD if name in known and getattr(asked, name) is not None}
 
@@ -139,7 +139,7 @@ def tuned(asked: argparse.Namespace, storage: Path) -> dict[str, Any]:
             raise RunError("the search was killed, most likely for want of memory.") from None
 
 
-def fit(split: Split, setup: Setup, asked: argparse.Namespace) -> Outcome:
+def fit(split: Split, setup: Method, asked: argparse.Namespace) -> Fit:
     one, seeds = setup.entrant, range(asked.seeds)
     if isinstance(one, Challenger):
         hot = HotRule.parse("honest").mask(split)

@@ -22,10 +22,10 @@ from typing import Any
 import contest_splits
 from contest import asked_setup, end_with_parent, fit
 from contest_measures import as_text, forget_gpu_peak, hardware, memory
-
 from evenhand.baselines.run import Challenger
+
 from evenhand.data.splits import Split
-from evenhand.experiments.setup import Setup
+from evenhand.training.method import Method
 from evenhand.training.run import versions
 from evenhand.training.settings import resolve_device
 from evenhand.utils.atomic import write_whole
@@ -93,7 +93,7 @@ def measured(asked: argparse.Namespace, contender: str, values: dict[str, Any]) 
     }
 
 
-def compile_first(asked: argparse.Namespace, setup: Setup, split: Split) -> None:
+def compile_first(asked: argparse.Namespace, setup: Method, split: Split) -> None:
     """One epoch, or for what knows no epochs a fit of the small demo data."""
     if isinstance(setup.entrant, Challenger):
         fit(contest_splits.load("demo", None), setup, asked)

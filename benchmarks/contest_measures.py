@@ -15,7 +15,6 @@ import torch
 
 from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
-from evenhand.experiments.entrants import Outcome
 from evenhand.metrics.statistics import summarise
 from evenhand.metrics.users import METRICS
 from evenhand.models.topk import top_by
@@ -29,7 +28,7 @@ _INNERMOST = re.compile(r"\{[^{}]*\}|\[[^\[\]{}]*\]")
 """What has no further brackets inside is easier to read on one line."""
 
 
-def on_test(fitted: Outcome, split: Split) -> dict[str, Any]:
+def on_test(fitted: Fit, split: Split) -> dict[str, Any]:
     """Every metric at every k on test, and the share of the catalogue in somebody's list."""
     found = {
         f"{name}@{k}": summary([one.metrics[name] for one in each])
@@ -44,7 +43,7 @@ def on_test(fitted: Outcome, split: Split) -> dict[str, Any]:
     return found
 
 
-def on_validation(fitted: Outcome, split: Split) -> dict[str, Any]:
+def on_validation(fitted: Fit, split: Split) -> dict[str, Any]:
     """NDCG@10 of all validation users, whoever was looked at while training."""
     assert split.validation is not None
     hot = HotRule.parse("honest").mask(split)

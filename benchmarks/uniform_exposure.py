@@ -17,13 +17,12 @@ from typing import Any
 
 import numpy as np
 from contest_measures import as_text
+from evenhand.baselines.run import Challenger, fit_baseline
 
 import evenhand as eh
-from evenhand.baselines.run import Challenger, fit_baseline
 from evenhand.data.popularity import HotRule
 from evenhand.data.simulate import Simulation
-from evenhand.experiments.entrants import Outcome
-from evenhand.experiments.setup import Setup
+from evenhand.methods import parse
 from evenhand.metrics.statistics import holm, paired_over_seeds
 from evenhand.models.topk import top_by
 from evenhand.training.evaluation import Evaluator
@@ -43,9 +42,9 @@ TRUTH = "liked@5"
 KS = (5, 10)
 
 
-def fit(name: str, world: Simulation, device: str) -> Outcome:
+def fit(name: str, world: Simulation, device: str) -> Fit:
     """With defaults, on the biased log alone."""
-    setup, split = Setup.of(name), world.split
+    setup, split = parse(name), world.split
     one = setup.entrant
     if isinstance(one, Challenger):
         hot = HotRule.parse("honest").mask(split)
@@ -56,7 +55,7 @@ def fit(name: str, world: Simulation, device: str) -> Outcome:
     )  # fmt: skip
 
 
-def judged(world: Simulation, fitted: Outcome) -> dict[str, float]:
+def judged(world: Simulation, fitted: Fit) -> dict[str, float]:
     """The same model by both tests; what is in the log is not recommended when the truth is asked."""
     split, score = world.split, fitted.scorers[0]
     hot = HotRule.parse("honest").mask(split)

@@ -16,11 +16,10 @@ from functools import cache
 from pathlib import Path
 
 import evenhand as eh
-from evenhand.baselines import BASELINES
 from evenhand.data.splits import Split
 from evenhand.encoders import ENCODERS
 from evenhand.experiments.compare import compare
-from evenhand.methods import METHODS
+from evenhand.methods import BASELINES, METHODS
 from evenhand.metrics.statistics import Summary
 
 FILE = Path(__file__).parents[1] / "tests" / "drift.json"

@@ -7,18 +7,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from evenhand.baselines.run import fit_baseline
+from evenhand.experiments.named import RECIPES, asked_method
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.baselines import ALS, EASE, Blend
 from evenhand.baselines import blend as blend_module
 from evenhand.baselines.blend import _Judge, _Steps, _summed, averaged
-from evenhand.baselines.run import fit_baseline
 from evenhand.data.interactions import Interactions
 from evenhand.data.simulate import simulate_log
 from evenhand.data.splits import Split, held_out_share
-from evenhand.experiments.entrants import entrant
-from evenhand.experiments.named import RECIPES, asked_method
 from evenhand.models.blend_model import BlendModel, blended, standardised
 from evenhand.models.export import export
 from evenhand.models.external_vectors import vectors_from
@@ -259,7 +258,7 @@ def test_what_cannot_be_is_said(made: object, told: str) -> None:
 
 def test_recipes_are_methods() -> None:
     for text in RECIPES.values():
-        assert entrant(text).label == text
+        assert parse(text).label == text
 
 
 def test_the_command_trains_a_base_and_a_method_as_one(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from evenhand.experiments.compare import compare
 from evenhand.experiments.verdict import headline_k, verdict
-from evenhand.methods import Contender, contender
+from evenhand.methods import parse
 from evenhand.metrics.bias import Rate
 from evenhand.metrics.users import METRICS, UserMetrics
 from evenhand.training.evaluation import Result
@@ -45,8 +45,8 @@ def fit_with(
 
 
 def judged(fits: dict[str, Fit], protocol: Any = "honest", ks: Sequence[int] = (10,)) -> str:
-    contenders: list[Contender] = [contender(label) for label in fits]
-    return verdict(contenders, fits, protocol, ks)
+    methods = [parse(label) for label in fits]
+    return verdict(methods, fits, protocol, ks)
 
 
 def test_honest_chooses_on_validation_even_if_test_disagrees() -> None:

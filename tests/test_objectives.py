@@ -18,7 +18,7 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.reading.read import read_interactions
 from evenhand.data.splits import Split, given_split
 from evenhand.encoders import MF, Encoder, LightGCN, Tables, Vectors
-from evenhand.methods import METHODS, Contender, contender
+from evenhand.methods import METHODS, parse
 from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Loss, Objective, Reg, Scored
 from evenhand.objectives.bc import RunningBCLoss, cosine, cosines
 from evenhand.objectives.cause import CausELoss, first_occurrences, inclusion, treatment
@@ -806,7 +806,7 @@ def test_cosine_finals_rank_by_the_angle() -> None:
     ],
 )
 def test_is_parsed_and_written_down(text: str, objective: Objective) -> None:
-    got: Contender = contender(text)
+    got: Any = parse(text)
     assert got.objective == objective
     assert from_description(Objective, described(objective)) == objective
 
@@ -841,5 +841,5 @@ def test_no_parameter_belongs_to_sampler_and_objective_both(name: str) -> None:
 )
 def test_refuses_in_one_sentence(text: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
-        contender(text)
+        parse(text)
     assert str(caught.value) == message

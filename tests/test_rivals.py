@@ -12,17 +12,16 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from evenhand.baselines.run import BaselineFit, challenger, fit_baseline
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import evenhand as eh
 from evenhand.baselines import BASELINES, Baseline, als, ease
 from evenhand.baselines.als import solved
-from evenhand.baselines.run import BaselineFit, challenger, fit_baseline
 from evenhand.data.csr import gather_rows, slices_within
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import HotRule
-from evenhand.experiments.entrants import entrant
 from evenhand.experiments.verdict import verdict
 from evenhand.models import item_table
 from evenhand.models.list_table import Recommender
@@ -290,13 +289,13 @@ def test_rows_are_gathered_in_the_order_asked() -> None:
 )
 def test_bad_parameters_are_refused_in_one_sentence(text: str, told: str) -> None:
     with pytest.raises(InputError) as caught:
-        entrant(text)
+        parse(text)
     assert str(caught.value) == told
 
 
 def test_an_unknown_name_is_answered_with_methods_and_baselines() -> None:
     with pytest.raises(InputError, match=r"unknown method 'eas'; did you mean 'ease'\? Known: als, auc-ns, "):
-        entrant("eas")
+        parse("eas")
 
 
 def test_ease_says_beforehand_what_would_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from evenhand.experiments.explain import explained
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.encoders import MF, LightGCN
-from evenhand.experiments.explain import explained
-from evenhand.methods import METHODS, contender
+from evenhand.methods import METHODS, parse
 from evenhand.objectives import BPR
 from evenhand.samplers import AUCSampler, UniformSampler
 from evenhand.training import memory_estimate as training_memory
@@ -81,7 +81,7 @@ def test_every_seed_costs_its_tables_and_its_order() -> None:
 @pytest.mark.parametrize("encoder", [MF(dim=4), LightGCN(dim=4)])
 @pytest.mark.parametrize("engine", ["auto", "torch"])
 def test_the_engine_is_the_one_that_training_takes(method: str, encoder: Any, engine: Any) -> None:
-    one, parts = contender(method), split()
+    one, parts = parse(method), split()
     settings = Settings(engine=engine).under("honest", encoder)
     loop = Trainer(
         parts.train,
@@ -204,7 +204,7 @@ def test_explain_says_what_will_be_done() -> None:
     lines = list(
         explained(
             split(),
-            [contender("auc-ns:ecdf=64"), contender("rns")],
+            [parse("auc-ns:ecdf=64"), parse("rns")],
             MF(dim=8),
             2,
             Settings(eval_users=5),

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from evenhand.baselines.run import fit_baseline
 
 import evenhand as eh
-from evenhand.baselines.run import fit_baseline
 from evenhand.encoders import Encoder
-from evenhand.methods import contender
+from evenhand.methods import parse
 from evenhand.training.run import train
 from suite.data import Data
 from suite.report import Section
@@ -52,7 +52,7 @@ def climb(data: Data, encoder: Encoder, method: str, target: float, epochs: int)
         train(
             data.split,
             encoder,
-            contender(method).sampler,
+            parse(method).sampler,
             1,
             eh.Settings(epochs=epochs),
             device="cpu",

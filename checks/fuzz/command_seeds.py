@@ -16,7 +16,7 @@ from checks.fuzz.targets.commands import LOG, SEARCH, run
 from checks.fuzz.targets.target import SEEDS
 from evenhand.baselines import EASE, Blend, ItemKNN, Popular
 from evenhand.encoders import MF, LightGCN, describe_encoder
-from evenhand.methods import contender
+from evenhand.methods import parse
 from evenhand.training.settings import Settings
 from evenhand.utils.description import described
 
@@ -41,7 +41,7 @@ def _models(keep: Keep) -> None:
     keep("base-command/config.json", (models / "vectors" / "config.json").read_bytes())
     keep("base-command/plain.npz", (SEEDS / "vectors-npz" / "plain.npz").read_bytes())
     keep("base-command/users.parquet", (SEEDS / "vectors-parquet" / "users.parquet").read_bytes())
-    asked = contender("auc-ns")
+    asked = parse("auc-ns")
     trained = {
         "method": asked.label,
         "sampler": described(asked.sampler),

@@ -19,8 +19,7 @@ import torch
 
 from evenhand.data.describe import fingerprint
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.vocabulary import share_vocabulary
-from evenhand.data.splits import Split
+from evenhand.data.splits import Split, share_vocabulary
 from evenhand.models.base import Model
 from evenhand.models.factors import FactorModel
 from evenhand.models.item_table import ItemTable

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.baselines.base import Baseline, FittedItems, check_number, check_whole
+from evenhand.baselines.base import Baseline, check_number, check_whole
 from evenhand.data.interactions import Interactions
 from evenhand.models.item_table import SparseTable
+from evenhand.models.item_weights import ItemWeightModel
 from evenhand.models.topk import top_by
 
 
@@ -27,7 +28,7 @@ class ItemKNN(Baseline):
         check_whole("neighbours", self.neighbours)
         check_number("shrink", self.shrink, zero=True)
 
-    def fit(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> FittedItems:
+    def fit_pairs(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> ItemWeightModel:
         from evenhand.baselines.cooccurrence import cooccurrences
 
         # In double precision, so that likenesses that are equal on paper are so here, and ties go by index.
@@ -50,4 +51,4 @@ class ItemKNN(Baseline):
         table = SparseTable(
             np.concatenate([[0], np.cumsum(counts)]), item[order].astype(np.int32), likeness[real][order]
         )
-        return FittedItems(self, train, table)
+        return self.item_model(train, table)

@@ -9,7 +9,7 @@ import altair as alt
 
 from evenhand.experiments.goals import Goal, accurate_first
 from evenhand.experiments.search_result import TuneResult
-from evenhand.experiments.trial import Trial
+from evenhand.experiments.trials import Trial
 from evenhand.report import draw
 from evenhand.report.figure import interval_rules
 from evenhand.report.html_text import count, number

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.audit.files import write_text
-from evenhand.experiments.front import PICKS
-from evenhand.experiments.goals import Goal
+from evenhand.experiments.goals import PICKS, Goal
 from evenhand.experiments.search_result import TuneResult, picked_trial
-from evenhand.experiments.trial import Trial
+from evenhand.experiments.trials import Trial
 from evenhand.report.html_text import clean, escape, isolated, number
 from evenhand.report.labels import meaning
 from evenhand.report.search_chart import called, front_chart, interval, legend
@@ -26,7 +25,7 @@ def write_search_page(result: TuneResult, path: Path, *, data: str, protocol: st
 
 def search_page(result: TuneResult, *, data: str, protocol: str) -> str:
     """The whole document."""
-    label = clean(result.setup.entrant.label, 60)
+    label = clean(result.chosen.label, 60)
     names = [called(goal) for goal in result.goals]
     return document(
         f"{label}: {' and '.join(names)}",
@@ -53,7 +52,7 @@ def _header(result: TuneResult, data: str, protocol: str) -> str:
     names = " against ".join(called(goal) for goal in result.goals)
     return (
         f'<header><p class="eyebrow">Search on two metrics</p>'
-        f"<h1>{isolated(result.setup.entrant.label)}: {escape(names)}</h1>"
+        f"<h1>{isolated(result.chosen.label)}: {escape(names)}</h1>"
         f'<p class="protocol">On {isolated(data)}, protocol <b>{escape(protocol)}</b>. All numbers are from '
         "validation; the search did not look at the test part.</p>"
         f'<dl class="facts">{cells}</dl></header>'

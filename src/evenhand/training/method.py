@@ -22,6 +22,7 @@ from torch import Tensor
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
+from evenhand.encoders import Encoder
 from evenhand.metrics.lists import list_lengths
 from evenhand.metrics.statistics import Summary, summarise
 from evenhand.models.base import Model
@@ -129,7 +130,8 @@ class Fit:
     def at(self, k: int) -> dict[str, Summary]:
         """Every metric on test at one cutoff: `fit.at(10)["ndcg"].mean`."""
         if k not in self.results:
-            raise InputError(f"nothing was measured at k = {k}; there is {', '.join(map(str, self.results)) or 'none'}.")
+            known = ", ".join(map(str, self.results)) or "none"
+            raise InputError(f"nothing was measured at k = {k}; there is {known}.")
         return summaries(self.results)[k]
 
     def lists(self, k: int) -> pa.Table:
@@ -157,7 +159,7 @@ class Method(ABC):
     @property
     def label(self) -> str:
         """As it was asked for; else the name, with the parameters that differ from their defaults."""
-        return self.asked or self.text({name: None for name in self.named})
+        return self.asked or self.text(dict.fromkeys(self.named))
 
     @property
     def encoder_name(self) -> str | None:
@@ -166,25 +168,25 @@ class Method(ABC):
 
     # ---- parameters
 
-    def parts(self) -> dict[str, Any]:
+    def components(self) -> dict[str, Any]:
         """The dataclasses that its parameters belong to, by what they are."""
         return {"baseline": self}
 
     def parameters(self) -> dict[str, Any]:
         """Every parameter by name, with its present value."""
-        return {f.name: getattr(part, f.name) for part in self.parts().values() for f in own_fields(part)}
+        return {f.name: getattr(part, f.name) for part in self.components().values() for f in own_fields(part)}
 
     @property
     def named(self) -> tuple[str, ...]:
         """Parameters that its text speaks of, which a search leaves alone."""
         if self.asked is not None:
             return tuple(text.partition("=")[0] for text in self.asked.split(":")[1:])
-        own = (part for kind, part in self.parts().items() if kind in _OWN)
+        own = (part for kind, part in self.components().items() if kind in _OWN)
         return tuple(f.name for part in own for f in own_fields(part) if getattr(part, f.name) != default_of(f))
 
     def is_whole(self, name: str) -> bool:
         """Whether a parameter counts something."""
-        types = {f.name: str(f.type) for part in self.parts().values() for f in own_fields(part)}
+        types = {f.name: str(f.type) for part in self.components().values() for f in own_fields(part)}
         return types[name].startswith("int")
 
     def having(self, values: Mapping[str, Any]) -> Self:
@@ -194,28 +196,34 @@ class Method(ABC):
             if name not in known:
                 raise unknown(f"parameter of '{self.label}'", name, known)
         with wrong_types_reported(self.label, values):
-            return self._with({kind: _changed(part, values) for kind, part in self.parts().items()})
+            return self._with({kind: _changed(part, values) for kind, part in self.components().items()})
 
     def _with(self, parts: Mapping[str, Any]) -> Self:
-        return parts["baseline"]  # type: ignore[no-any-return]
+        found: Self = parts["baseline"]
+        return found
 
     def text(self, names: Mapping[str, Any] | None = None) -> str:
         """The method with the values of these parameters and of `named`, as one would ask for it again."""
-        values = self._values(_OWN, {*(names or {}), *self.named} - {"groups"})
+        values = self._values({*(names or {}), *self.named} - {"groups"}, own=True)
         return ":".join([self.name, *(f"{name}={value}" for name, value in values.items())])
 
     def flags(self, names: Mapping[str, Any]) -> dict[str, Any]:
         """The same for encoder and settings, as options of the command line."""
-        values = self._values([kind for kind in self.parts() if kind not in _OWN], set(names))
+        values = self._values(set(names), own=False)
         flags = {
             f"--{name.replace('_', '-')}": ",".join(map(str, value)) if isinstance(value, tuple) else value
             for name, value in values.items()
         }
         return flags if self.encoder_name in (None, "mf") else {"--encoder": self.encoder_name, **flags}
 
-    def _values(self, kinds: Sequence[str], names: set[str]) -> dict[str, Any]:
-        parts = [part for kind, part in self.parts().items() if kind in kinds]
-        return {f.name: getattr(part, f.name) for part in parts for f in own_fields(part) if f.name in names}
+    def _values(self, names: set[str], own: bool) -> dict[str, Any]:
+        groups = [part for kind, part in self.components().items() if (kind in _OWN) == own]
+        here = {f.name for part in groups for f in own_fields(part)}
+        return {name: value for name, value in self.parameters().items() if name in here & names}
+
+    def with_encoder(self, encoder: Encoder) -> Self:
+        """The same with another encoder, where it has one."""
+        return self
 
     @abstractmethod
     def description(self) -> dict[str, Any]:

@@ -7,12 +7,11 @@ import math
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -21,9 +20,8 @@ from evenhand.data.describe import fingerprint
 from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
 from evenhand.encoders import Encoder, Vectors, describe_encoder
-from evenhand.metrics.statistics import summarise
+from evenhand.models.base import Model
 from evenhand.models.factors import FactorModel, on_cpu
-from evenhand.models.topk import Score, by_product
 from evenhand.objectives import BPR, Objective
 from evenhand.samplers.base import Sampler
 from evenhand.training.checkpoints import Checkpoints
@@ -188,7 +186,7 @@ def refitted(
     objective: Objective = _BPR,
     device: str = "auto",
     on_epoch: OnEpoch | None = None,
-) -> FactorModel:
+) -> Model:
     """A model for production: trained on every part, for as many epochs as were best on average."""
     everything = split.train.union(split.validation, split.test)
     nothing = everything.take(np.zeros(len(everything), dtype=bool))

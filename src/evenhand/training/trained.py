@@ -55,11 +55,14 @@ class Trained(Method):
     def encoder_name(self) -> str:
         return type(self.encoder).__name__.lower()
 
-    def parts(self) -> dict[str, Any]:
+    def components(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("sampler", "objective", "encoder", "settings")}
 
     def _with(self, parts: Mapping[str, Any]) -> Self:
         return replace(self, **parts)
+
+    def with_encoder(self, encoder: Encoder) -> Self:
+        return replace(self, encoder=encoder)
 
     def description(self) -> dict[str, Any]:
         return {
@@ -78,15 +81,16 @@ class Trained(Method):
             encoder = ENCODERS[values.pop("name")](**values)
             if any(type(value) is not int for value in values.values()):
                 raise TypeError("a size that is none")
-            sampler, objective = from_description(Sampler, info["sampler"]), from_description(Objective, info["objective"])
+            sampler = from_description(Sampler, info["sampler"])
+            objective = from_description(Objective, info["objective"])
             known = {f.name for f in fields(Settings)}
-            given = {
+            given: dict[str, Any] = {
                 name: tuple(value) if isinstance(value, list) else value
                 for name, value in info["settings"].items()
                 if name in known
             }
-            label = info.get("method")
-            return Trained(sampler, objective, encoder, Settings(**given), asked=label if isinstance(label, str) else None)
+            label = info["method"] if isinstance(info.get("method"), str) else None
+            return Trained(sampler, objective, encoder, Settings(**given), asked=label)
         except InputError:
             raise
         except (AttributeError, KeyError, TypeError, ValueError) as problem:
@@ -166,10 +170,10 @@ class Trained(Method):
             raise InputError("the model does not say how it was made, so it cannot be updated.")
         settings = replace(
             self.settings,
+            epochs=self.settings.epochs if epochs is None else epochs,
             milestones=(),
             patience=self.settings.patience or 10,
             drop_last=False,
-            **({} if epochs is None else {"epochs": epochs}),
         )
         return updated(
             model, new, self.encoder, self.sampler, settings,
@@ -202,9 +206,7 @@ class Trained(Method):
         split = conditions.split
         held_out = split.test if conditions.protocol == "paper" else split.validation
         samplers = [self.sampler] * replicas
-        return work_of(
-            split.train, held_out, self.encoder, samplers, self.settings, self.objective, conditions.device
-        )
+        return work_of(split.train, held_out, self.encoder, samplers, self.settings, self.objective, conditions.device)
 
 
 def _part(whole: Fit, mine: slice, method: Trained) -> Fit:
@@ -216,7 +218,8 @@ def _part(whole: Fit, mine: slice, method: Trained) -> Fit:
     info = {key: value for key, value in model.info.items() if key != "replicas"}
     return Fit(
         FactorModel(
-            *(side[mine] for side in model.vectors),
+            model.user_vectors[mine],
+            model.item_vectors[mine],
             known=model.known,
             seeds=model.seeds[mine],
             best=0 if validation is None else int(np.argmax(validation)),

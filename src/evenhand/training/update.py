@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +12,13 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split, share_vocabulary
-from evenhand.encoders import ENCODERS
+from evenhand.encoders import Encoder
 from evenhand.models.factors import FactorModel
 from evenhand.objectives import Objective
 from evenhand.samplers import GroupSampler, Sampler
-from evenhand.training.run import Fit, train
+from evenhand.training.method import Fit
+from evenhand.training.run import train
 from evenhand.training.settings import Settings
-from evenhand.utils.description import from_description
 from evenhand.utils.errors import InputError
 from evenhand.utils.progress import OnEpoch
 

@@ -14,17 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.baselines.run import Challenger, fit_baseline
-from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split, held_out_share
-from evenhand.experiments.entrants import Outcome
-from evenhand.methods import Contender
 from evenhand.metrics.statistics import summarise
 from evenhand.paper.mse import MOST_CELLS, mse
 from evenhand.paper.reproduce.people import Runs
 from evenhand.paper.reproduce.recipes import Recipe
 from evenhand.paper.reproduce.request import Request
 from evenhand.training.evaluation import Result
+from evenhand.training.method import Conditions, Fit
 from evenhand.training.run import train, versions
 from evenhand.training.settings import resolve_device
 from evenhand.utils.progress import OnEpoch
@@ -67,42 +64,14 @@ def fit_batch(
 
     These stay until `forget`, so that a process that is killed before the rows are on record loses nothing.
     """
-    seeds = tuple(range(request.seeds))
-    first = batch[0]
-    if isinstance(first.entrant, Challenger):
-        mask = HotRule.parse(request.protocol).mask(split)
-        baseline = first.entrant.baseline
-        outcome: Outcome = fit_baseline(
-            split, baseline, seeds, request.protocol, resolve_device(device), mask, request.ks
-        )
-        return [_finished(first, outcome, slice(None), request, split, device, 1)]
-    assert first.encoder is not None
-    assert first.settings is not None
-    samplers = [one.entrant.sampler for one in batch if isinstance(one.entrant, Contender) for _ in seeds]
-    checkpoints = work / _work_name(batch, device)
-    settings = first.settings
-    if request.until is not None:
+    checkpoints, methods = work / _work_name(batch, device), [one.method for one in batch]
+    if request.until is not None and methods[0].encoder_name is not None:
         first_look = _first_look(checkpoints)
         longest = max(epochs_until(one, request, split, first_look, device, on_epoch) for one in batch)
-        settings = replace(settings, epochs=longest)
-    outcome = train(
-        split,
-        first.encoder,
-        samplers,
-        seeds * len(batch),
-        settings,
-        protocol=request.protocol,
-        device=device,
-        ks=request.ks,
-        on_epoch=on_epoch,
-        checkpoints=checkpoints,
-        resume=True,
-        objective=first.entrant.objective,
-    )
-    return [
-        _finished(one, outcome, slice(n * len(seeds), (n + 1) * len(seeds)), request, split, device, len(batch))
-        for n, one in enumerate(batch)
-    ]
+        methods = [one.having({"epochs": longest}) for one in methods]
+    conditions = Conditions.of(split, request.seeds, request.protocol, request.ks, None, device)
+    fits = methods[0].fit_together(methods, conditions, on_epoch=on_epoch, checkpoints=checkpoints, resume=True)
+    return [_finished(one, fit, request, split, device, len(batch)) for one, fit in zip(batch, fits, strict=True)]
 
 
 def epochs_until(
@@ -114,21 +83,19 @@ def epochs_until(
     on_epoch: OnEpoch | None = None,
 ) -> int:
     """How long one seed trains without a tenth of train until precision@5 on it stays without a rise."""
-    assert recipe.encoder is not None
-    assert recipe.settings is not None
-    assert isinstance(recipe.entrant, Contender)
+    parts = recipe.method.components()
     rest, held = held_out_share(split.train, HELD_OUT)
     found = train(
         Split(rest, held, split.test.take(np.zeros(len(split.test), dtype=bool)), split.description),
-        recipe.encoder,
-        recipe.entrant.sampler,
+        parts["encoder"],
+        parts["sampler"],
         [0],
-        replace(recipe.settings, patience=request.until),
+        replace(parts["settings"], patience=request.until),
         device=device,
         on_epoch=on_epoch,
         checkpoints=checkpoints / recipe.label.replace("/", "-"),
         resume=True,
-        objective=recipe.entrant.objective,
+        objective=parts["objective"],
         stop_on=("precision", STOPPING_K),
     )
     return len(found.history)
@@ -146,14 +113,11 @@ def _first_look(checkpoints: Path) -> Path:
     return checkpoints.with_name(f"{checkpoints.name}-until")
 
 
-def _finished(
-    recipe: Recipe, fit: Outcome, mine: slice, request: Request, split: Split, device: str, together: int
-) -> Finished:
+def _finished(recipe: Recipe, fit: Fit, request: Request, split: Split, device: str, together: int) -> Finished:
     where = resolve_device(device)
     used = versions(where)
-    results = {k: each[mine] for k, each in fit.results.items()}
     entry = {
-        "method": recipe.entrant.method,
+        "method": recipe.method.name,
         **recipe.to_json(),
         "command": request.command(recipe.label),
         "hardware": used["device"]
@@ -162,13 +126,13 @@ def _finished(
         "versions": used,
         "seconds": round(fit.seconds, 1),
         "trained_together": together,
-        "chosen_epochs": list(fit.epochs[mine]),
-        "metrics": _metrics(results) | _model_metrics(fit, mine, split),
+        "chosen_epochs": list(fit.epochs),
+        "metrics": _metrics(fit.results) | _model_metrics(fit, split),
         "notes": list(fit.notes),
     }
     if request.until is not None and fit.history:
         entry["epochs_found"] = len(fit.history)
-    return Finished(recipe.label, entry, {k: [one.users for one in each] for k, each in results.items()})
+    return Finished(recipe.label, entry, {k: [one.users for one in each] for k, each in fit.results.items()})
 
 
 def _metrics(results: Mapping[int, Sequence[Result]]) -> dict[str, Any]:
@@ -177,22 +141,21 @@ def _metrics(results: Mapping[int, Sequence[Result]]) -> dict[str, Any]:
     }
 
 
-def _model_metrics(fit: Outcome, mine: slice, split: Split) -> dict[str, Any]:
+def _model_metrics(fit: Fit, split: Split) -> dict[str, Any]:
     """What does not depend on k: the paper's MSE, and what the sampled negatives were."""
-    found: dict[str, Any] = {"mse": _summary(_mse(fit.vectors, mine, split))}
+    found: dict[str, Any] = {"mse": _summary(_mse(fit.vectors, split))}
     for name in ("hot_share", "false_share"):
         if fit.history and name in fit.history[0]:
-            each = np.array([record[name][mine] for record in fit.history])
+            each = np.array([record[name] for record in fit.history])
             found |= {name: _summary(each.mean(0)), f"{name}_first_epoch": _summary(each[0])}
     return found
 
 
-def _mse(vectors: tuple[Tensor, Tensor] | None, mine: slice, split: Split) -> list[float]:
+def _mse(vectors: tuple[Tensor, Tensor] | None, split: Split) -> list[float]:
     if vectors is None or split.n_users * split.n_items > MOST_CELLS:
         return [float("nan")]
     liked = split.train.union(split.validation, split.test)
-    users, items = (side[mine] for side in vectors)
-    return [mse(*replica, liked) for replica in zip(users, items, strict=True)]
+    return [mse(*replica, liked) for replica in zip(*vectors, strict=True)]
 
 
 def _summary(values: Sequence[float] | np.ndarray) -> dict[str, Any]:
