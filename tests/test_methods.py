@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import evenhand as eh
 from evenhand.encoders import ENCODERS
-from evenhand.methods import BASELINES, METHODS, label_of, parse, parse_value
+from evenhand.methods import BASELINES, METHODS, REGISTRY, parse, parse_value, trained
 from evenhand.objectives import BPR
 from evenhand.samplers import (
     AUCSampler,
@@ -39,7 +39,7 @@ def test_parses(text: str, sampler: Sampler) -> None:
     got = parse(text)
     assert got.sampler == sampler
     assert got.label == text.strip()
-    assert got.method == text.strip().split(":")[0]
+    assert got.name == text.strip().split(":")[0]
 
 
 @pytest.mark.parametrize(
@@ -73,15 +73,15 @@ def test_parses(text: str, sampler: Sampler) -> None:
 def test_refuses_in_one_sentence(text: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         parse(text)
-    assert str(caught.value) == message.replace("{known}", ", ".join(sorted(METHODS)))
+    assert str(caught.value) == message.replace("{known}", ", ".join(sorted(REGISTRY)))
 
 
 def test_shared_values_reach_methods_that_know_them_and_yield_to_their_own() -> None:
     shared = {"candidates": 3, "alpha": 0.9, "beta": None}
-    assert parse("dns", shared).sampler == DynamicSampler(candidates=3)
-    assert parse("auc-ns", shared).sampler == AUCSampler(alpha=0.9, candidates=3)
-    assert parse("auc-ns:candidates=7", shared).sampler == AUCSampler(alpha=0.9, candidates=7)
-    assert parse("rns", shared).sampler == UniformSampler()
+    assert parse("dns", shared=shared).sampler == DynamicSampler(candidates=3)
+    assert parse("auc-ns", shared=shared).sampler == AUCSampler(alpha=0.9, candidates=3)
+    assert parse("auc-ns:candidates=7", shared=shared).sampler == AUCSampler(alpha=0.9, candidates=7)
+    assert parse("rns", shared=shared).sampler == UniformSampler()
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_shared_values_reach_methods_that_know_them_and_yield_to_their_own() -> 
     [("5", 5), ("0.5", 0.5), ("1e-3", 0.001), ("-2", -2), ("auto", "auto"), ("exact", "exact"), ("", "")],
 )
 def test_values(text: str, value: object) -> None:
-    got = parse_value("any", text)
+    got = parse_value(text)
     assert got == value
     assert type(got) is type(value)
 
@@ -102,14 +102,14 @@ def test_values(text: str, value: object) -> None:
 )
 def test_a_label_reads_back_as_its_sampler(alpha: float, beta: float, candidates: int, ecdf: int) -> None:
     sampler = AUCSampler(alpha=alpha, beta=beta, candidates=candidates, ecdf=ecdf)
-    assert parse(label_of(sampler)).sampler == sampler
+    assert parse(trained(sampler).label).sampler == sampler
 
 
 def test_labels_name_what_differs_from_the_defaults() -> None:
     found = [parse(name) for name in METHODS]
-    assert [label_of(one.sampler, one.objective) for one in found] == list(METHODS)
-    assert label_of(AUCSampler(alpha=0.6, gamma=0.0)) == "auc-ns:alpha=0.6:gamma=0.0"
-    assert label_of(GroupSampler(groups=(0, 1), shares="items")) == "fairstatic:shares=items"
+    assert [trained(one.sampler, one.objective).label for one in found] == list(METHODS)
+    assert trained(AUCSampler(alpha=0.6, gamma=0.0)).label == "auc-ns:alpha=0.6:gamma=0.0"
+    assert trained(GroupSampler(groups=(0, 1), shares="items")).label == "fairstatic:shares=items"
 
 
 def test_parameters_and_defaults_are_those_of_the_sampler() -> None:
@@ -144,9 +144,10 @@ def test_combinations_name_two_methods(text: str) -> None:
 
 def test_a_combination_trains_and_flags_reach_its_sampler() -> None:
     split = eh.simulate(60, 50, 450, uniform_test=5).split
-    found = eh.compare(split, ["ips-cn@auc-ns:ecdf=8", "rns"], eh.MF(dim=4), 1, eh.Settings(epochs=2), ks=(5,))
+    found = eh.compare(split, ["ips-cn@auc-ns:ecdf=8", "rns"], eh.MF(dim=4), 1, eh.Settings(epochs=2), k=5)
     assert [row.method for row in found.rows] == ["ips-cn@auc-ns", "rns"]
-    assert parse("ips-cn@auc-ns", {"alpha": 0.9, "candidates": 3}).sampler == eh.AUCSampler(alpha=0.9, candidates=3)
+    shared = {"alpha": 0.9, "candidates": 3}
+    assert parse("ips-cn@auc-ns", shared=shared).sampler == eh.AUCSampler(**shared)
 
 
 def test_the_listing_gives_every_parameter_a_range_or_a_reason() -> None:

@@ -31,7 +31,7 @@ from evenhand.testing import check_learns
 from evenhand.training import Settings, run, train
 from evenhand.training.checkpoints import Checkpoints
 from evenhand.training.trainer import Trainer
-from evenhand.training.update import updated
+from evenhand.methods import made_by
 from evenhand.utils.description import described, from_description
 from evenhand.utils.errors import InputError
 
@@ -749,7 +749,7 @@ def test_a_model_can_be_updated_whatever_became_of_its_vectors(objective: Object
     done = train(split, encoder, UniformSampler(), 1, settings, ks=(5,), device="cpu", objective=objective).model
     users, items = done.tables or done.vectors
     assert users.shape[-1] == items.shape[-1] == 4
-    again = updated(done, split.test, device="cpu").model
+    again = made_by(done).update(done, split.test, device="cpu").model
     for before, after in zip((users, items), again.tables or again.vectors, strict=True):
         torch.testing.assert_close(before, after, atol=1e-6, rtol=1e-6)
 

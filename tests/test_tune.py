@@ -9,7 +9,6 @@ import re
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import torch
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
-from evenhand.encoders import ENCODERS, MF
+from evenhand.encoders import ENCODERS, MF, encoder_named
 from evenhand.experiments.compare import compare
 from evenhand.experiments.search_space import FIXED, RANGES, Choice, Range, parse_range, search_space
 from evenhand.experiments.trials import TrialEvaluator, Verdict, tuning_split
@@ -28,7 +27,7 @@ from evenhand.experiments.tune import TuneResult, tune
 from evenhand.methods import BASELINES, METHODS, parse
 from evenhand.samplers import AUCSampler
 from evenhand.training import Settings, train
-from evenhand.training.method import Method
+from evenhand.training.method import Method, own_fields
 from evenhand.utils.errors import InputError, RunError, StoppedError
 from run_cli import evenhand, small_log, write_log
 
@@ -36,7 +35,7 @@ SETTINGS = Settings(epochs=2, batch=256)
 TINY = ("--epochs", "2", "--dim", "8", "--batch", "256")
 PARTS = {
     *(part for m in METHODS.values() for part in (m.sampler, m.objective)),
-    *(kind.baseline for kind in BASELINES.values()),
+    *(part for kind in BASELINES.values() for part in kind.parts),
     *ENCODERS.values(),
     Settings,
 }
@@ -65,7 +64,7 @@ def hill(monkeypatch: pytest.MonkeyPatch) -> list[Method]:
         values = setup.parameters()
         return float(np.exp(-((np.log10(values["beta"]) + 1) ** 2) - 4 * (values["alpha"] - 0.9) ** 2))
 
-    def heights(judge: TrialEvaluator, setups: Sequence[Method]) -> list[Verdict]:
+    def heights(evaluator: TrialEvaluator, setups: Sequence[Method]) -> list[Verdict]:
         tried.extend(setups)
         return [Verdict((height(setup),)) for setup in setups]
 
@@ -83,15 +82,15 @@ def told(result: TuneResult) -> list[tuple[dict[str, Any], Verdict]]:
 @pytest.mark.parametrize("part", sorted(PARTS, key=lambda part: part.__name__))
 def test_every_parameter_has_a_range_or_a_reason_not_to(part: Any) -> None:
     searched, left = RANGES[part], FIXED.get(part, {})
-    assert {*searched, *left} == {f.name for f in fields(part)}
+    assert {*searched, *left} == {f.name for f in own_fields(part)}
     assert not {*searched} & {*left}
 
 
 @pytest.mark.parametrize("name", [*METHODS, *BASELINES])
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_the_defaults_lie_in_their_ranges(name: str, encoder: str) -> None:
-    setup = parse(name, encoder)
-    for part in setup.parts().values():
+    setup = parse(name, encoder, Settings().under("honest", encoder_named(encoder)))
+    for part in setup.components().values():
         for key, span in RANGES[type(part)].items():
             assert span.nearest(setup.parameters()[key]) == setup.parameters()[key]
             assert span.including(setup.parameters()[key]) == span
@@ -99,8 +98,8 @@ def test_the_defaults_lie_in_their_ranges(name: str, encoder: str) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_names_are_unambiguous_within_a_setup(name: str) -> None:
-    parts = parse(name, "lightgcn").parts().values()
-    assert sum(len(fields(part)) for part in parts) == len(parse(name, "lightgcn").parameters())
+    parts = parse(name, "lightgcn").components().values()
+    assert sum(len(own_fields(part)) for part in parts) == len(parse(name, "lightgcn").parameters())
 
 
 def test_what_is_given_is_not_searched() -> None:
@@ -167,7 +166,7 @@ def test_the_first_trial_has_the_defaults_and_the_value_is_that_of_validation(sp
 
 def test_another_metric_is_measured_on_validation_as_well(split: Split) -> None:
     result = tune(split, "ease", trials=1, metric="recall@7")
-    top = BASELINES["ease"].baseline().fit(split.train).recommend(k=7).to_pandas()
+    top = parse("ease").fit_pairs(split.train).recommend(k=7).to_pandas()
     assert split.validation is not None
     truth = split.validation.to_table().to_pandas().groupby("user")["item"].agg(set)
     lists = top.groupby("user")["item"].agg(set)
@@ -217,7 +216,7 @@ def test_the_same_seed_tries_the_same(split: Split, hill: list[Method]) -> None:
 def test_a_search_finds_the_hill(split: Split, hill: list[Method]) -> None:
     result = tune(split, trials=40)
     assert result.value > 0.95 > result.trials[0].value
-    assert parse(result.method).sampler == result.chosen.entrant.sampler  # type: ignore[union-attr]
+    assert parse(result.method).sampler == result.chosen.sampler  # type: ignore[union-attr]
 
 
 def test_a_point_that_cannot_be_trained_is_a_trial_with_a_reason(split: Split) -> None:
@@ -328,7 +327,7 @@ def test_compare_trains_each_contender_with_what_was_best_for_it(split: Split) -
     for label in ("dns", "ease"):
         alone = tune(split, label, trials=3, settings=SETTINGS, fixed={"weight_decay": 7e-5} if label == "dns" else {})
         assert result.tuned[label].parameters == alone.parameters
-        again = compare(split, [alone.method], "mf", 2, alone.chosen.settings)
+        again = compare(split, [alone.ready], "mf", 2)
         assert again.rows[0].metrics == result.row(label, 5).metrics
 
 

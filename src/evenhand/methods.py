@@ -271,7 +271,8 @@ def made_by(model: Model) -> Method:
 def from_info(info: Mapping[str, Any]) -> Method:
     """The method that `description` wrote down."""
     if "rival" not in info:
-        return Trained.from_description(info)
+        found = Trained.from_description(info)
+        return replace(found, registered=trained(found.sampler, found.objective).registered)
     try:
         values: dict[str, Any] = dict(info["rival"])
         name, asked = values.pop("name", None), info.get("method")
