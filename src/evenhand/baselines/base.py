@@ -22,8 +22,7 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split, share_vocabulary
 from evenhand.models.base import Model
 from evenhand.models.factors import FactorModel
-from evenhand.models.item_table import ItemTable
-from evenhand.models.item_weights import ItemWeightModel
+from evenhand.models.item_weights import ItemTable, ItemWeightModel
 from evenhand.training.method import Conditions, Fit, Method, metrics_json
 from evenhand.training.run import versions
 from evenhand.training.settings import resolve_device

@@ -11,8 +11,7 @@ from torch import Tensor
 from evenhand.baselines.base import Baseline, check_number, solvable
 from evenhand.data.csr import gather_rows
 from evenhand.data.interactions import Interactions
-from evenhand.models.item_table import DenseTable
-from evenhand.models.item_weights import ItemWeightModel
+from evenhand.models.item_weights import DenseTable, ItemWeightModel
 from evenhand.utils.memory import check_memory
 
 _CHUNK_CELLS = 2**24

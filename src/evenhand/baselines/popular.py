@@ -8,8 +8,7 @@ import torch
 
 from evenhand.baselines.base import Baseline
 from evenhand.data.interactions import Interactions
-from evenhand.models.item_table import CountTable
-from evenhand.models.item_weights import ItemWeightModel
+from evenhand.models.item_weights import CountTable, ItemWeightModel
 
 
 @dataclass(frozen=True)

@@ -91,13 +91,13 @@ def command(
     json: opt.Json = False,
 ) -> None:
     """Audit recommendation lists of any system: accuracy, popularity bias, exposure, with intervals."""
-    from evenhand.audit.audit_progress import audit_bar
     from evenhand.audit.baseline import against
     from evenhand.audit.document import read_audit, to_json
     from evenhand.audit.files import check_target
     from evenhand.audit.gates import check_gates, judge, parse_gate
     from evenhand.audit.run_audit import audit
     from evenhand.cli import inputs, show
+    from evenhand.utils.progress import stages
 
     ks = inputs.list_lengths(k)
     gates = [parse_gate(text) for text in checking.fail_if or ()]
@@ -108,7 +108,7 @@ def command(
         raise InputError(f"--out is for the report, so '{out}' must end in .html; --save writes JSON.")
     earlier = None if checking.baseline is None else read_audit(Path(checking.baseline))
     names = {"user": naming.rec_user, "item": naming.rec_item, "rank": naming.rank, "score": naming.score}
-    with audit_bar() as progress:
+    with stages() as progress:
         found = audit(
             _named(recs),
             train,

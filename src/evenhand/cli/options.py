@@ -88,8 +88,11 @@ class Training:
     layers: Annotated[int | None, _option("Hops of LightGCN (default 2).", "Training")] = None
     batch: Annotated[int | None, _option("Positives a step (default 1024).", "Training")] = None
     lr: Annotated[float | None, _option("Learning rate of Adam (default 0.002).", "Training")] = None
+    l2: Annotated[
+        float | None, _option("L2 on the rows of a batch (default 1e-4, 0 for losses on cosines).", "Training")
+    ] = None
     weight_decay: Annotated[
-        float | None, _option("L2 on every parameter (default by encoder and data).", "Training")
+        float | None, _option("L2 on every row at every step instead, as in the paper.", "Training")
     ] = None
     milestones: Annotated[
         str | None, _option("Epochs after which the rate falls to a tenth: 20,60,80.", "Training")
@@ -143,6 +146,24 @@ def flattened(command: Callable[..., None]) -> Callable[..., None]:
             given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
         command(**given)
 
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
+
+
+def quietable(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option --quiet."""
+    inner = flattened(command)
+    hint = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
+
+    @functools.wraps(inner)
+    def call(*, quiet: bool, **given: Any) -> None:
+        from evenhand.utils import progress
+
+        progress.quiet(quiet)
+        inner(**given)
+
+    parameters = [*inspect.signature(inner).parameters.values(), _parameter("quiet", hint, False)]
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return call

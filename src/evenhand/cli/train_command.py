@@ -60,7 +60,7 @@ def command(
     from evenhand.experiments.output import run_folder
     from evenhand.methods import RECIPES, on_top_of, parse
     from evenhand.utils.errors import InputError, unknown
-    from evenhand.utils.progress import epoch_bar
+    from evenhand.utils.progress import task
 
     if recipe is not None and (method is not None or base is not None):
         raise InputError("--recipe stands for a method; leave --method and --base out.")
@@ -93,11 +93,11 @@ def command(
         plan.explain(json)
     (one,) = plan.methods
     with run_folder(plan.folder, force, resume) as checkpoints:
-        with epoch_bar(one.label) as on_epoch:
+        with task(one.label) as on_epoch:
             fitted = one.fit_under(plan.conditions, on_epoch=on_epoch, checkpoints=checkpoints, resume=resume)
         final = fitted.model
         if refit:
-            with epoch_bar(f"{one.label}, on all data") as on_epoch:
+            with task(f"{one.label}, on all data") as on_epoch:
                 final = one.refit(fitted, plan.conditions.split, device=training.device, on_epoch=on_epoch)
         say_size(final)
         final.having(info={**final.info, "data": plan.data}).save(out, force=True)

@@ -89,7 +89,7 @@ def command(
     from evenhand.experiments.goals import check_pick, parse_goals
     from evenhand.experiments.output import write_search
     from evenhand.experiments.tune import tune
-    from evenhand.utils.progress import epoch_bar
+    from evenhand.utils.progress import task
 
     chosen = check_pick(pick, len(parse_goals(metric)))
     check_model(model, out, refit, force)
@@ -109,7 +109,7 @@ def command(
     fixed = fixed_values(one, fix or [], training, sampling)
     with (
         search_folder(out, force, local=storage is None) as journal,
-        epoch_bar(f"{one.label}, trials") as on_trial,
+        task(f"{one.label}, trials") as on_trial,
     ):
         result = tune(
             plan.source.split,
@@ -168,12 +168,12 @@ def _write_model(
     from evenhand.cli.train_command import say_size
     from evenhand.experiments.compare import rows_of
     from evenhand.utils.errors import StoppedError
-    from evenhand.utils.progress import epoch_bar
+    from evenhand.utils.progress import task
 
     split, one = plan.source.split, result.ready
     lengths = tuple(k for k in (5, 10, 20) if k <= split.n_items) or (split.n_items,)
     try:
-        with epoch_bar(one.label) as on_epoch:
+        with task(one.label) as on_epoch:
             fitted = one.fit(
                 split, seeds=training.seeds, protocol=plan.conditions.protocol, k=lengths,
                 device=training.device, on_epoch=on_epoch,

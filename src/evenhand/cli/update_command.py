@@ -28,14 +28,14 @@ def command(
     from evenhand.metrics.lists import count
     from evenhand.models.factors import load
     from evenhand.utils.locks import one_process
-    from evenhand.utils.progress import epoch_bar
+    from evenhand.utils.progress import task
 
     folder = check_folder(out, force)
     old = load(model)
     new = inputs.read_file(data, reading, allow_small=True)
     with one_process(folder):
         check_folder(folder, force)  # again: another process may have finished here meanwhile
-        with epoch_bar("update") as on_epoch:
+        with task("update") as on_epoch:
             found = made_by(old).update(old, new, epochs=epochs, device=device, on_epoch=on_epoch)
         updated, notes = found.model, found.notes
         updated.save(folder, force=True)

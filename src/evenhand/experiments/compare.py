@@ -25,7 +25,7 @@ from evenhand.training.method import Conditions, Fit, Method
 from evenhand.training.run import versions
 from evenhand.training.settings import ProtocolName, Settings
 from evenhand.utils.errors import InputError
-from evenhand.utils.progress import OnEpoch, contender_bars
+from evenhand.utils.progress import OnEpoch, tasks
 
 DEFAULT_METHODS = ("rns", "pns", "dns", "auc-ns")
 
@@ -162,15 +162,17 @@ def compare(
     if len(set(labels)) != len(labels):
         raise InputError(f"every method can be named once only: {', '.join(labels)}.")
     conditions = Conditions.of(split, seeds, protocol, k if ks is None else ks, hot, device)
-    settings = (settings or Settings()).under(protocol, encoder, conditions.split.train)
+    settings = (settings or Settings()).under(protocol)
     chosen = [one.under(conditions) for one in asked]
-    bars = contender_bars(len(chosen) * (2 if tune else 1)) if progress is True else nullcontext(progress or None)
+    bars = tasks(len(chosen) * (2 if tune else 1)) if progress is True else nullcontext(progress or None)
     fits: dict[str, Fit] = {}
     tuned: dict[str, TuneResult] = {}
     others: dict[str, list[Row]] = {name: [] for name in other_tests or {}}
     with bars as begin:
         for place, one in enumerate(chosen):
-            fixed = {name: value for name, value in one.parameters().items() if name in held}
+            # The options are those of trained methods; EASE has an l2 of its own.
+            own = {} if one.encoder_name is None else one.parameters()
+            fixed = {name: value for name, value in own.items() if name in held}
             if tune and search_space(one, fixed):
                 found = tuned[one.label] = search(
                     split,

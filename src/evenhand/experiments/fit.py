@@ -13,7 +13,7 @@ from evenhand.objectives import Objective
 from evenhand.training.early_stopping import STOPPING_K
 from evenhand.training.method import Conditions, Method
 from evenhand.training.settings import JUDGED_UP_TO, ProtocolName, Settings
-from evenhand.utils.progress import epoch_bar
+from evenhand.utils.progress import task
 
 
 def fit(
@@ -37,7 +37,7 @@ def fit(
     trained in epochs.
     """
     one = method_of(method, encoder, settings, objective)
-    with epoch_bar(one.label, show=progress) as on_epoch:
+    with task(one.label, show=progress) as on_epoch:
         return one.fit(split, seeds=seeds, protocol=protocol, k=k, hot=hot, device=device, on_epoch=on_epoch).model
 
 
@@ -47,7 +47,7 @@ def explained(conditions: Conditions, methods: Sequence[Method], encoder: Encode
     parts = ", ".join(f"{name} {len(part):,}" for name, part in split.parts().items())
     yield f"data: {split.n_users:,} users × {split.n_items:,} items; pairs: {parts}"
     yield f"split: {split.description}"
-    yield f"protocol: {_protocol(conditions, settings)}"
+    yield f"protocol: {_protocol(conditions, settings.under(conditions.protocol))}"
     yield f"hot items: {int(conditions.hot_items.sum()):,}, by the rule: {conditions.hot.describe()}"
     layers = f" and {encoder.layers} layers" if isinstance(encoder, LightGCN) else ""
     yield (

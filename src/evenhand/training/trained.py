@@ -58,6 +58,10 @@ class Trained(Method):
     def components(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("sampler", "objective", "encoder", "settings")}
 
+    def having(self, values: Mapping[str, Any]) -> Self:
+        """A weight decay takes the place of the L2 on a batch's rows."""
+        return super().having({"l2": 0.0, **values} if values.get("weight_decay") else values)
+
     def _with(self, parts: Mapping[str, Any]) -> Self:
         return replace(self, **parts)
 
@@ -104,7 +108,9 @@ class Trained(Method):
         return {"sampler": values}
 
     def under(self, conditions: Conditions) -> Self:
-        filled = self.settings.under(conditions.protocol, self.encoder, conditions.split.train)
+        filled = self.settings.under(
+            conditions.protocol, self.encoder, conditions.split.train, self.objective
+        )
         return replace(self, settings=filled)
 
     # ---- fitting
@@ -188,7 +194,7 @@ class Trained(Method):
 
     def shape(self) -> Hashable:
         drawn = tuple(getattr(self.sampler, name) for name in self.sampler.structural)
-        settings = replace(self.settings, lr=1.0, weight_decay=None)
+        settings = replace(self.settings, lr=1.0, weight_decay=None, l2=None)
         return type(self.sampler), drawn, self.objective, self.encoder, settings
 
     def room_for(self, conditions: Conditions) -> int:
@@ -242,9 +248,19 @@ def _record_of(record: Mapping[str, Any], mine: slice) -> dict[str, Any]:
     return {**cut, "metrics": {name: value[mine] for name, value in record.get("metrics", {}).items()}}
 
 
+def _regularisation(work: Work) -> str:
+    used = work.settings
+    if used.weight_decay:
+        return f"weight decay {used.weight_decay:g} on every row at every step"
+    if used.l2:
+        return f"L2 {used.l2:g} on the rows of a batch, alike for rare and popular items"
+    return "no L2" if work.objective.lengths_matter else "no L2, as cosines do not depend on lengths"
+
+
 def _explained(work: Work, device: torch.device) -> Iterator[str]:
     yield f"engine {work.engine}"
     yield f"{'sparse' if work.sparse else 'dense'} updates"
+    yield _regularisation(work)
     if work.draws == 0:
         yield f"exact ranks among {work.n_items:,} items"
     elif work.draws is not None:
