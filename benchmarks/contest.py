@@ -24,11 +24,8 @@ from typing import Any
 
 import contest_splits
 from contest_measures import KS, as_text, forget_gpu_peak, hardware, memory, on_test, on_validation, peak_mb
-from evenhand.baselines.run import BaselineFit, Challenger, fit_baseline
 
-from evenhand.baselines.blend import FittedBlend
 from evenhand.data.describe import fingerprint
-from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
 from evenhand.encoders import ENCODERS
 from evenhand.experiments.search_space import search_space
@@ -36,8 +33,8 @@ from evenhand.experiments.tune import tune
 from evenhand.methods import parse
 from evenhand.paper.reproduce.people import keep
 from evenhand.paper.reproduce.record import check_writable, work_folder
-from evenhand.training.method import Method
-from evenhand.training.run import train, versions
+from evenhand.training.method import Fit, Method
+from evenhand.training.run import versions
 from evenhand.training.settings import resolve_device
 from evenhand.utils.atomic import write_whole
 from evenhand.utils.errors import InputError, RunError, unknown
@@ -74,31 +71,29 @@ def asked_setup(contender: str) -> Method:
     if slash and encoder not in ENCODERS:
         raise unknown("encoder", encoder, ENCODERS)
     setup = parse(method, encoder) if slash else parse(contender)
-    if isinstance(setup.entrant, Challenger) == bool(slash):
+    if (setup.encoder_name is None) == bool(slash):
         raise InputError(f"'{contender}': a method is written encoder/method, and a baseline by its name alone.")
     return setup
 
 
 def held_values(setup: Method, asked: argparse.Namespace) -> dict[str, Any]:
-    known = () if isinstance(setup.entrant, Challenger) else setup.parameters()
+    known = () if setup.encoder_name is None else setup.parameters()
     return {name: getattr(asked, name) for name in HELD if name in known and getattr(asked, name) is not None}
 
 
 def search(asked: argparse.Namespace, storage: Path) -> dict[str, Any]:
     """What tuning found, as plain values; runs in a process of its own."""
     setup = asked_setup(asked.contender)
-    trained = not isinstance(setup.entrant, Challenger)
     began = time.perf_counter()
     found = tune(
         contest_splits.load(asked.split, asked.data_dir),
-        setup.entrant,
-        setup.encoder,
+        setup,
         trials=asked.trials,
         fixed=held_values(setup, asked),
         storage=storage,
         seed=asked.search_seed,
         device=asked.device,
-        side_by_side=(asked.side_by_side or "auto") if trained else "auto",
+        side_by_side=(asked.side_by_side or "auto") if setup.side_by_side else "auto",
     )
     return {
         "trials": len(found.trials),
@@ -129,7 +124,7 @@ def tuned(asked: argparse.Namespace, storage: Path) -> dict[str, Any]:
     """The search of a contender that has something to search for, and else why there is none."""
     setup = asked_setup(asked.contender)
     if not search_space(setup, held_values(setup, asked)):
-        settles = setup.entrant.method == "blend"
+        settles = setup.name == "blend"
         why = "it settles its numbers itself, inside each fit" if settles else "it has no parameters"
         return {"trials": 0, "why": why, "best": {}, "seconds": 0.0}
     with ProcessPoolExecutor(1, get_context("spawn"), end_with_parent, (os.getpid(),)) as child:
@@ -140,14 +135,7 @@ def tuned(asked: argparse.Namespace, storage: Path) -> dict[str, Any]:
 
 
 def fit(split: Split, setup: Method, asked: argparse.Namespace) -> Fit:
-    one, seeds = setup.entrant, range(asked.seeds)
-    if isinstance(one, Challenger):
-        hot = HotRule.parse("honest").mask(split)
-        return fit_baseline(split, one.baseline, seeds, "honest", resolve_device(asked.device), hot, KS)
-    return train(
-        split, setup.encoder, one.sampler, seeds, setup.settings,
-        device=asked.device, ks=KS, objective=one.objective,
-    )  # fmt: skip
+    return setup.fit(split, seeds=asked.seeds, k=KS, device=asked.device)
 
 
 def run(asked: argparse.Namespace) -> bool:
@@ -175,7 +163,7 @@ def run(asked: argparse.Namespace) -> bool:
     document = {
         "format": 1,
         "contender": asked.contender,
-        "method": setup.method_text({**found["best"], **held}),
+        "method": setup.text({**found["best"], **held}),
         "flags": setup.flags({**found["best"], **held}),
         "split": {
             "name": asked.split,
@@ -192,9 +180,7 @@ def run(asked: argparse.Namespace) -> bool:
         "seeds": seeds,
         "seconds": {"all": round(fitted.seconds, 2), "a_seed": round(fitted.seconds / seeds, 2)},
         "chosen_epochs": list(fitted.epochs),
-        "settled": [one.blend.info["settled"] for one in fitted.fitted if isinstance(one, FittedBlend)]
-        if isinstance(fitted, BaselineFit)
-        else [],
+        "settled": [one.info["settled"] for one in (fitted.per_seed or [fitted.model]) if "settled" in one.info],
         "memory": held_most,
         "metrics": on_test(fitted, split),
         "hardware": hardware(used),

@@ -22,7 +22,6 @@ from typing import Any
 import contest_splits
 from contest import asked_setup, end_with_parent, fit
 from contest_measures import as_text, forget_gpu_peak, hardware, memory
-from evenhand.baselines.run import Challenger
 
 from evenhand.data.splits import Split
 from evenhand.training.method import Method
@@ -95,7 +94,7 @@ def measured(asked: argparse.Namespace, contender: str, values: dict[str, Any]) 
 
 def compile_first(asked: argparse.Namespace, setup: Method, split: Split) -> None:
     """One epoch, or for what knows no epochs a fit of the small demo data."""
-    if isinstance(setup.entrant, Challenger):
+    if setup.encoder_name is None:
         fit(contest_splits.load("demo", None), setup, asked)
     else:
         fit(split, setup.having({"epochs": 1}), asked)

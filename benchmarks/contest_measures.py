@@ -20,6 +20,7 @@ from evenhand.metrics.users import METRICS
 from evenhand.models.topk import top_by
 from evenhand.training.early_stopping import STOPPING_K
 from evenhand.training.evaluation import Evaluator
+from evenhand.training.method import Fit
 from evenhand.utils.text import count
 
 KS = (5, 10, 20)

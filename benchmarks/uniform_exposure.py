@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from contest_measures import as_text
-from evenhand.baselines.run import Challenger, fit_baseline
 
 import evenhand as eh
 from evenhand.data.popularity import HotRule
@@ -26,7 +25,8 @@ from evenhand.methods import parse
 from evenhand.metrics.statistics import holm, paired_over_seeds
 from evenhand.models.topk import top_by
 from evenhand.training.evaluation import Evaluator
-from evenhand.training.run import train, versions
+from evenhand.training.method import Fit
+from evenhand.training.run import versions
 from evenhand.training.settings import resolve_device
 from evenhand.utils.atomic import write_whole
 from evenhand.utils.text import count
@@ -44,15 +44,7 @@ KS = (5, 10)
 
 def fit(name: str, world: Simulation, device: str) -> Fit:
     """With defaults, on the biased log alone."""
-    setup, split = parse(name), world.split
-    one = setup.entrant
-    if isinstance(one, Challenger):
-        hot = HotRule.parse("honest").mask(split)
-        return fit_baseline(split, one.baseline, [world.seed], "honest", resolve_device(device), hot, KS)
-    return train(
-        split, setup.encoder, one.sampler, [world.seed], setup.settings,
-        device=device, ks=KS, objective=one.objective,
-    )  # fmt: skip
+    return parse(name).fit(world.split, seeds=[world.seed], k=KS, device=device)
 
 
 def judged(world: Simulation, fitted: Fit) -> dict[str, float]:

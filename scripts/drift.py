@@ -67,7 +67,7 @@ def measure(name: str) -> Recorded:
     settings = replace(SETTINGS, negatives=8 if method == "bc-loss" else None)
     made = ENCODERS[encoder or "mf"](dim=DIM)
     settings = replace(settings, weight_decay=usual_decay(made, "auto", split().train))
-    found = compare(split(), [asked], made, SEEDS, settings, ks=(K,), device="cpu").row(asked, K)
+    found = compare(split(), [asked], made, SEEDS, settings, k=K, device="cpu").row(asked, K)
     return {metric: _rounded(found.metrics[metric]) for metric in TOLERANCE}
 
 

@@ -17,7 +17,7 @@ FRONT = ((0.400, 0.680), (0.395, 0.650), (0.380, 0.645), (0.350, 0.640))
 def sample_search(label: str = "bc-loss", problem: str = "the loss became infinite", pick: Pick = "knee") -> TuneResult:
     """The defaults, four trials on the front, one beside it, one far away and one that failed."""
     asked = parse("bc-loss")
-    setup = replace(asked, entrant=replace(asked.entrant, label=label))
+    setup = replace(asked, asked=label)
     space, goals = search_space(parse("bc-loss")), parse_goals("ndcg@10,ohr@10")
     values = [(0.370, 0.660), *FRONT, (0.372, 0.655), (0.050, 0.950)]
     verdicts = [Verdict(value, (0.012, 0.010)) for value in values]

@@ -17,18 +17,17 @@ from hypothesis import strategies as st
 
 import evenhand as eh
 from evenhand.data.splits import Split
-from evenhand.experiments import ready
 from evenhand.experiments.goals import PICKS, Point, accurate_first, front_of, knee_of, parse_goals, picked_of
 from evenhand.experiments.search_result import front_trials, picked_trial
 from evenhand.experiments.search_space import Choice
 from evenhand.experiments.study import Study
 from evenhand.experiments.trials import Trial, TrialEvaluator, Verdict, tuning_split
 from evenhand.experiments.tune import TuneResult, tune
-from evenhand.methods import BASELINES, parse
+from evenhand.methods import parse
 from evenhand.metrics.student_t import t_quantile
 from evenhand.metrics.users import METRICS
 from evenhand.report import search_page
-from evenhand.training import Settings
+from evenhand.training import Settings, trained
 from evenhand.training.method import Method
 from evenhand.utils.errors import InputError, RunError, StoppedError
 from run_cli import evenhand, small_log, write_log
@@ -216,7 +215,7 @@ def test_both_values_are_those_that_an_evaluation_of_validation_finds(split: Spl
     metrics = ("ndcg@10", "ohr@10", "ucr_defined@5", "ocr_pooled@20")
     found = {name: tune(split, "ease", trials=1, metric=("recall@7", name)).picked for name in metrics[1:]}
     found["ndcg@10"] = tune(split, "ease", trials=1, metric=("ndcg@10", "ohr@5")).picked
-    lists = BASELINES["ease"].baseline().fit(split.train).recommend(k=20)
+    lists = eh.EASE().fit_pairs(split.train).recommend(k=20)
     seen = Split(split.train, None, split.validation, "validation in the place of test")
     for text in metrics:
         name, _, k = text.partition("@")
@@ -226,7 +225,7 @@ def test_both_values_are_those_that_an_evaluation_of_validation_finds(split: Spl
 
 def test_margins_are_the_intervals_of_means_over_users(split: Split) -> None:
     trial = tune(split, "ease", trials=1, metric="precision@5,ohr@10").picked
-    lists = BASELINES["ease"].baseline().fit(split.train).recommend(k=10)
+    lists = eh.EASE().fit_pairs(split.train).recommend(k=10)
     assert split.validation is not None
     seen = Split(split.train, None, split.validation, "validation in the place of test")
     users = eh.evaluate(lists, seen, k=5).at(5).per_seed[0].per_user("precision")
@@ -328,7 +327,7 @@ def test_one_that_cannot_be_trained_is_a_trial_with_a_reason_and_without_values(
 
 def test_an_undefined_value_is_a_reason_too(split: Split) -> None:
     judge = TrialEvaluator(tuning_split(split), (0,), "ndcg@5,ocr_defined@5", "cpu")
-    judge.hot = np.ones(split.n_items, dtype=bool)  # no cold item, so none is shown
+    vars(judge.conditions)["hot_items"] = np.ones(split.n_items, dtype=bool)  # no cold item, so none is shown
     (verdict,) = judge.verdicts([parse("ease")])
     assert verdict.problem == "ocr_defined@5 is undefined: there is no user to measure it on"
 
@@ -401,7 +400,7 @@ def test_a_stop_while_the_model_is_trained_costs_no_trial(
         "tune", log, "--method", "rns", *TINY, "--trials", 2, "--metric", BOTH, "--out", tmp_path / "search",
         "--model", tmp_path / "model",
     )  # fmt: skip
-    again = stopped(monkeypatch, ready, "train", 0)
+    again = stopped(monkeypatch, trained, "train", 2)
     ended = evenhand(*command)
     assert (ended.code, "run the same command again" in ended.err) == (130, True)
     assert not (tmp_path / "model").exists()

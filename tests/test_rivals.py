@@ -339,7 +339,7 @@ def compared(methods: list[Any], **options: Any) -> Any:
 
 
 def test_baselines_stand_in_the_same_table() -> None:
-    found = compared(["rns", "ease:l2=30", eh.ALS(factors=4), "popular"], ks=(5,))
+    found = compared(["rns", "ease:l2=30", eh.ALS(factors=4), "popular"], k=5)
     assert [(row.name, row.encoder, row.method) for row in found.rows] == [
         ("rns", "mf", "rns"),
         ("ease:l2=30", None, "ease"),

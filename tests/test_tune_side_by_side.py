@@ -11,19 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from evenhand.experiments.side_by_side import ON_GPU, group_size, replicas_that_fit, together
 
 from evenhand.data.splits import Split
 from evenhand.encoders import MF
-from evenhand.experiments import tune as tuning
 from evenhand.experiments.search_space import Choice
 from evenhand.experiments.study import Study
 from evenhand.experiments.trials import TrialEvaluator, Verdict
-from evenhand.experiments.tune import TuneResult, tune
+from evenhand.experiments.tune import ON_GPU, TuneResult, group_size, together, tune
 from evenhand.methods import parse
 from evenhand.samplers import AUCSampler, UniformSampler
-from evenhand.training import Settings, train
-from evenhand.training.method import Method
+from evenhand.training import Settings, train, trained
+from evenhand.training.method import Conditions, Method
+from evenhand.training.trained import Trained
 from evenhand.utils.errors import InputError, StoppedError
 from run_cli import evenhand, small_log, write_log
 
@@ -149,10 +148,10 @@ def test_setups_that_agree_in_shape_are_put_together() -> None:
 
 
 def test_how_many_at_once() -> None:
-    honest, paper = parse("rns"), parse("rns", protocol="paper")
+    honest, paper = parse("rns"), parse("rns", settings=Settings().under("paper"))
     assert [group_size("auto", honest, device) for device in (CPU, GPU)] == [1, 1]
     assert [group_size("auto", paper, device) for device in (CPU, GPU)] == [1, ON_GPU]
-    assert group_size("auto", parse("ease", protocol="paper"), GPU) == 1
+    assert group_size("auto", parse("ease"), GPU) == 1
     assert group_size(5, honest, CPU) == 5
     for wrong in (0, -1, "many", 1.5, True):
         with pytest.raises(InputError, match="from 1 on or 'auto'"):
@@ -164,20 +163,19 @@ def test_memory_bounds_a_run_but_not_the_search(
 ) -> None:
     wide = tune(split, "dns:candidates=3", trials=9, side_by_side=4, seeds=2)
     assert sizes(hill) == [4, 4, 1]
-    monkeypatch.setattr(tuning, "replicas_that_fit", lambda *given: 5)
+    monkeypatch.setattr(Trained, "room_for", lambda *given: 5)
     hill.clear()
     assert told(tune(split, "dns:candidates=3", trials=9, side_by_side=4, seeds=2)) == told(wide)
     assert sizes(hill) == [2, 2, 2, 2, 1]
 
 
 def test_larger_replicas_leave_room_for_fewer(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
-    from evenhand.experiments import side_by_side
-
-    monkeypatch.setattr(side_by_side, "available_bytes", lambda device: 2**27)
+    conditions = Conditions.of(split, device="cpu")
+    monkeypatch.setattr(trained, "available_bytes", lambda device: 2**27)
     small, large = (parse("rns").having({"dim": dim, "batch": 64}) for dim in (16, 64))
-    assert replicas_that_fit(small, split, CPU) > 2 * replicas_that_fit(large, split, CPU) > 0
-    monkeypatch.setattr(side_by_side, "available_bytes", lambda device: 0)
-    assert replicas_that_fit(small, split, CPU) == 1
+    assert small.room_for(conditions) > 2 * large.room_for(conditions) > 0
+    monkeypatch.setattr(trained, "available_bytes", lambda device: 0)
+    assert small.room_for(conditions) == 1
 
 
 # the values

@@ -10,8 +10,8 @@ import torch
 
 import evenhand as eh
 from evenhand.encoders import MF, Encoder, encoder_named
-from evenhand.samplers import DynamicSampler, UniformSampler
 from evenhand.methods import made_by
+from evenhand.samplers import DynamicSampler, UniformSampler
 from evenhand.testing import checkerboard
 from evenhand.training.run import train
 from run_cli import evenhand

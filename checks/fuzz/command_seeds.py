@@ -51,10 +51,10 @@ def _models(keep: Keep) -> None:
     infos = {
         "mf": ("vectors", trained | {"encoder": describe_encoder(MF(dim=4))}),
         "lightgcn": ("vectors", trained | {"encoder": describe_encoder(LightGCN(dim=4))}),
-        "ease": ("dense", EASE().info),
-        "itemknn": ("sparse", ItemKNN().info),
-        "popular": ("counts", Popular().info),
-        "blend": ("blend", Blend(parts="ease+itemknn", shares="1+1").info),
+        "ease": ("dense", EASE().description()),
+        "itemknn": ("sparse", ItemKNN().description()),
+        "popular": ("counts", Popular().description()),
+        "blend": ("blend", Blend((EASE(), ItemKNN()), (1.0, 1.0)).description()),
     }
     for name, (kind, info) in infos.items():
         config = json.loads((models / kind / "config.json").read_text())

@@ -18,7 +18,7 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.reading.read import read_interactions
 from evenhand.data.splits import Split, given_split
 from evenhand.encoders import MF, Encoder, LightGCN, Tables, Vectors
-from evenhand.methods import METHODS, parse
+from evenhand.methods import METHODS, made_by, parse
 from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Loss, Objective, Reg, Scored
 from evenhand.objectives.bc import RunningBCLoss, cosine, cosines
 from evenhand.objectives.cause import CausELoss, first_occurrences, inclusion, treatment
@@ -31,7 +31,6 @@ from evenhand.testing import check_learns
 from evenhand.training import Settings, run, train
 from evenhand.training.checkpoints import Checkpoints
 from evenhand.training.trainer import Trainer
-from evenhand.methods import made_by
 from evenhand.utils.description import described, from_description
 from evenhand.utils.errors import InputError
 
@@ -806,7 +805,7 @@ def test_cosine_finals_rank_by_the_angle() -> None:
     ],
 )
 def test_is_parsed_and_written_down(text: str, objective: Objective) -> None:
-    got: Any = parse(text)
+    got = parse(text)
     assert got.objective == objective
     assert from_description(Objective, described(objective)) == objective
 

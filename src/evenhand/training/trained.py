@@ -108,9 +108,7 @@ class Trained(Method):
         return {"sampler": values}
 
     def under(self, conditions: Conditions) -> Self:
-        filled = self.settings.under(
-            conditions.protocol, self.encoder, conditions.split.train, self.objective
-        )
+        filled = self.settings.under(conditions.protocol, self.encoder, conditions.split.train, self.objective)
         return replace(self, settings=filled)
 
     # ---- fitting
