@@ -105,13 +105,14 @@ def _report(
     result: CompareResult, lists: dict[str, pa.Table], plan: Plan, data: str, data_dir: str | None
 ) -> Path | InputError | None:
     """Write the report: where it is, or why the disk did not take it; a report never costs the run's results."""
-    from evenhand.report.comparison import write_comparison_report
+    from evenhand.report import Origin, write_comparison_report
     from evenhand.utils.text import one_line
 
     assert plan.folder is not None
     path = plan.folder / "report.html"
     try:
-        write_comparison_report(result, lists, plan.source.split, path, _titles(data, data_dir))
+        origin = Origin.of(sys.argv[1:], {"data": data, "test": plan.data["splitting"]["test"]})
+        write_comparison_report(result, lists, plan.source.split, path, _titles(data, data_dir), origin)
     except InputError as problem:
         return problem
     except Exception as problem:

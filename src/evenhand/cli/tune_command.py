@@ -147,12 +147,13 @@ def _report(result: TuneResult, folder: Path, plan: Plan) -> Path | None:
     import sys
 
     from evenhand.cli.searching import REPORT
-    from evenhand.report.search_page import write_search_page
+    from evenhand.report import Origin, write_search_page
     from evenhand.utils.text import one_line
 
     path = folder / REPORT
     try:
-        write_search_page(result, path, data=plan.data["source"], protocol=plan.protocol)
+        origin = Origin.of(sys.argv[1:], {"data": plan.data["source"], "test": plan.data["splitting"]["test"]})
+        write_search_page(result, path, data=plan.data["source"], protocol=plan.protocol, origin=origin)
     except Exception as problem:
         told = one_line(f"no report was written: {type(problem).__name__}: {problem}")
         print(f"note: {told}", file=sys.stderr)
