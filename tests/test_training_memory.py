@@ -7,17 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from evenhand.experiments.explain import explained
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.encoders import MF, LightGCN
+from evenhand.experiments.fit import explained
 from evenhand.methods import METHODS, parse
 from evenhand.objectives import BPR
 from evenhand.samplers import AUCSampler, UniformSampler
 from evenhand.training import memory_estimate as training_memory
 from evenhand.training.evaluation import Evaluator
 from evenhand.training.memory_estimate import Work, check_fits, work_of
+from evenhand.training.method import Conditions
 from evenhand.training.run import train
 from evenhand.training.settings import Settings
 from evenhand.training.trainer import Trainer
@@ -201,21 +202,16 @@ def test_the_papers_protocol_judges_everybody() -> None:
 
 
 def test_explain_says_what_will_be_done() -> None:
-    lines = list(
-        explained(
-            split(),
-            [parse("auc-ns:ecdf=64"), parse("rns")],
-            MF(dim=8),
-            2,
-            Settings(eval_users=5),
-            device="cpu",
-        )
-    )
+    encoder, settings = MF(dim=8), Settings(eval_users=5)
+    methods = [parse(text, encoder, settings) for text in ("auc-ns:ecdf=64", "rns")]
+    lines = list(explained(Conditions.of(split(), 2, device="cpu"), methods, encoder, settings))
     assert lines[0].startswith("data: 60 users × 40 items; pairs: train ")
     assert "10 without a better one, by NDCG@10 of 5 of " in lines[2]
     assert lines[4] == "encoder: mf with vectors of length 8; 2 seeds, side by side, on cpu"
-    assert "engine numba; dense updates; ranks from 64 draws, off by at most 0.17 with 95% confid" in lines[5]
-    assert lines[6].startswith("rns: engine numba; dense updates; memory about ")
+    l2 = "L2 0.0001 on the rows of a batch, alike for rare and popular items"
+    ranks = "ranks from 64 draws, off by at most 0.17 with 95% confid"
+    assert f"engine numba; dense updates; {l2}; {ranks}" in lines[5]
+    assert lines[6].startswith(f"rns: engine numba; dense updates; {l2}; memory about ")
 
 
 def test_explain_on_the_command_line() -> None:
@@ -232,7 +228,7 @@ def test_explain_on_the_command_line() -> None:
         "cpu",
     )
     assert ended.code == 0
-    assert "rns: engine torch; dense updates; memory about" in ended.out
+    assert "rns: engine torch; dense updates; L2 0.0001 on the rows of a batch" in ended.out
     assert "popular: fitted on train once" in ended.out
     ended = evenhand(
         "compare",
