@@ -4,9 +4,15 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 # Test data are small, so a second thread would only wait; and on a busy machine waiting threads are slow.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+# On a busy machine any example may take long.
+settings.register_profile("evenhand", deadline=None)
+settings.load_profile("evenhand")
 
 
 @pytest.fixture(scope="session")

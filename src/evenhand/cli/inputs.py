@@ -185,7 +185,7 @@ def _given(**values: Any) -> dict[str, Any]:
 
 
 def _refuse_contradictions(data: str, reading: Reading, splitting: Splitting) -> None:
-    from evenhand.data.splits import RULES
+    from evenhand.data.split_rules import RULES
 
     if splitting.split not in RULES:
         raise unknown("split", splitting.split, RULES)

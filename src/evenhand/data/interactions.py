@@ -140,14 +140,26 @@ class Interactions:
         *,
         seed: int = 0,
         how: str = "random",
+        validation_how: str | None = None,
+        test_from: str | float | None = None,
+        gap: str | float = 0.0,
     ) -> Split:
-        """Split into train, validation and test: `how` is random, per-user, leave-last-out or time.
+        """Split into train, validation and test: `test` is a share of all pairs, `validation` of what then remains.
 
-        `test` is a share of all pairs, `validation` a share of what then remains.
+        `how` is random, per-user, leave-last-out, time or popularity-shift; see `split_interactions` for the rest.
         """
         from evenhand.data.splits import split_interactions
 
-        return split_interactions(self, test=test, validation=validation, seed=seed, how=how)
+        return split_interactions(
+            self,
+            test=test,
+            validation=validation,
+            seed=seed,
+            how=how,
+            validation_how=validation_how,
+            test_from=test_from,
+            gap=gap,
+        )
 
     def __len__(self) -> int:
         return len(self.items)

@@ -6,6 +6,9 @@ number may come as text, a time as a date; a value that is neither is named by i
 
 from __future__ import annotations
 
+from contextlib import suppress
+from datetime import UTC, datetime
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -151,3 +154,51 @@ def _first_that_fails(texts: pa.ChunkedArray, target: pa.DataType) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if _parses(texts.slice(low, middle - low), target) else (low, middle)
     return low
+
+
+def as_moment(value: str | float, times: np.ndarray, what: str) -> float:
+    """A number as it is, or an ISO date (UTC where it names no time zone) in the unit of `times`."""
+    text = str(value).strip()
+    dated = _largest(times) >= _EARLIEST
+    with suppress(ValueError):
+        number = float(text)
+        if np.isfinite(number) and not (dated and text.isdigit() and len(text) in (4, 8)):
+            return number
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError:
+        date = None
+    if date is None or text.isdigit():
+        raise InputError(f"{what} is '{quoted(text)}', which is neither a number nor a date such as 2026-09-01.")
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=UTC)
+    return date.timestamp() * ticks_per_second(times)
+
+
+def as_span(value: str | float, times: np.ndarray) -> float:
+    """A number as it is, or a span such as 7d, 12h, 30m or 90s in the unit of `times`."""
+    text = str(value).strip()
+    seconds = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}.get(text[-1:])
+    try:
+        span = float(text) if seconds is None else float(text[:-1]) * seconds * ticks_per_second(times)
+    except ValueError:
+        span = -1.0
+    if not 0 <= span < np.inf:
+        raise InputError(f"'{quoted(text)}' is no span of time; give a number, or 7d, 12h, 30m, 90s.")
+    return span
+
+
+def ticks_per_second(times: np.ndarray) -> float:
+    """Whether times are in seconds, milli-, micro- or nanoseconds since 1970, by the size of the largest."""
+    largest = _largest(times)
+    if largest < _EARLIEST:
+        raise InputError(f"the timestamps (up to {largest:g}) are no dates; give numbers in their own unit.")
+    return next((ticks for ticks in (1.0, 1e3, 1e6) if largest < 1e11 * ticks), 1e9)
+
+
+_EARLIEST = 1e8
+"""Times up to here cannot be told from plain numbers: as seconds they end in 1973."""
+
+
+def _largest(times: np.ndarray) -> float:
+    return float(np.nanmax(np.abs(times), initial=0.0))
