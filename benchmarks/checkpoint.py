@@ -20,8 +20,9 @@ import torch
 import evenhand as eh
 from evenhand.data.simulate import simulate_log
 from evenhand.data.splits import Split
+from evenhand.methods import contender
 from evenhand.training import Fit, Settings, train
-from evenhand.training.checkpoint import Checkpoints
+from evenhand.training.checkpoints import Checkpoints
 
 
 class Watch:
@@ -44,7 +45,15 @@ class Watch:
 def timed(split: Split, asked: argparse.Namespace, folder: Path | None) -> tuple[Fit, float]:
     settings = Settings(epochs=asked.epochs, patience=None)
     began = time.perf_counter()
-    fitted = train(split, eh.MF(dim=asked.dim), asked.method, asked.seeds, settings, device="cpu", checkpoints=folder)
+    fitted = train(
+        split,
+        eh.MF(dim=asked.dim),
+        contender(asked.method).sampler,
+        asked.seeds,
+        settings,
+        device="cpu",
+        checkpoints=folder,
+    )
     return fitted, time.perf_counter() - began
 
 

@@ -37,9 +37,9 @@ from evenhand.experiments.setup import Setup
 from evenhand.experiments.tune import tune
 from evenhand.paper.reproduce.people import keep
 from evenhand.paper.reproduce.record import check_writable, work_folder
-from evenhand.training.checkpoint import write_whole
 from evenhand.training.run import train, versions
 from evenhand.training.settings import resolve_device
+from evenhand.utils.atomic import write_whole
 from evenhand.utils.errors import InputError, RunError, unknown
 from evenhand.utils.text import one_line
 

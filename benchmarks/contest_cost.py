@@ -26,9 +26,9 @@ from contest_measures import as_text, forget_gpu_peak, hardware, memory
 from evenhand.baselines.run import Challenger
 from evenhand.data.splits import Split
 from evenhand.experiments.setup import Setup
-from evenhand.training.checkpoint import write_whole
 from evenhand.training.run import versions
 from evenhand.training.settings import resolve_device
+from evenhand.utils.atomic import write_whole
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import one_line
 

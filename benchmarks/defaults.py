@@ -10,6 +10,7 @@ import itertools
 import numpy as np
 
 import evenhand as eh
+from evenhand.methods import contender
 from evenhand.training.run import train
 
 options = argparse.ArgumentParser(description=__doc__)
@@ -29,7 +30,10 @@ encoder = eh.MF(given.dim) if given.encoder == "mf" else eh.LightGCN(given.dim, 
 for lr, decay in itertools.product(given.lr.split(","), given.weight_decay.split(",")):
     for method in given.methods.split(","):
         settings = eh.Settings(lr=float(lr), weight_decay=float(decay))
-        fitted = train(split, encoder, method, given.seeds, settings, ks=(10,), device=given.device)
+        one = contender(method)
+        fitted = train(
+            split, encoder, one.sampler, given.seeds, settings, objective=one.objective, ks=(10,), device=given.device
+        )
         assert fitted.validation is not None
         print(
             f"{given.data} {given.encoder} lr {lr} wd {decay} {method:15} "

@@ -21,7 +21,7 @@ began = time.perf_counter()
 fitted = train(
     split,
     eh.LightGCN(dim=64, layers=3),
-    f"auc-ns:ecdf={ecdf}",
+    eh.AUCSampler(ecdf=ecdf if ecdf == "exact" else int(ecdf)),
     1,
     eh.Settings(epochs=1, batch=8192),
     device="cpu",

@@ -24,7 +24,7 @@ from evenhand.samplers.auc import prior
 from evenhand.samplers.base import bind
 from evenhand.training.engines.fused import FusedSteps
 from evenhand.training.engines.fused_tables import Law, Rule, Shape, Table, law_and_rule
-from evenhand.training.loop import Loop
+from evenhand.training.trainer import Trainer
 from evenhand.utils import keyed
 
 DEVICE = torch.device("cuda")
@@ -77,7 +77,7 @@ def plain(train: eh.Interactions, replicas: int) -> float:
     sampler = eh.AUCSampler(candidates=5, probes=10, ecdf="exact")
     settings = eh.Settings(batch=128, engine="torch", updates="dense")
     hot = hot_items(train.popularity)
-    loop = Loop(train, eh.MF(32), [sampler] * replicas, range(replicas), settings, DEVICE, hot=hot)
+    loop = Trainer(train, eh.MF(32), [sampler] * replicas, range(replicas), settings, DEVICE, hot=hot)
     loop.run_epoch(0, pause=lambda: loop.step >= 10)
     n = len(train) - loop.step * settings.batch
     return replicas * n / seconds(lambda: loop.run_epoch(0))

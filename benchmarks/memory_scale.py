@@ -24,7 +24,8 @@ import numba, torch
 from evenhand.data.interactions import Interactions
 from evenhand.methods import contender
 from evenhand.training.memory_estimate import work_of
-from evenhand.training.run import resolve_encoder, train
+from evenhand.encoders import encoder_named
+from evenhand.training.run import train
 from evenhand.training.settings import Settings
 
 def kilobytes(name):
@@ -39,10 +40,10 @@ def fitted(n_users, n_items):
     items = np.minimum(n_items * place**3, n_items - 1).astype(np.int32).ravel()
     log = Interactions.from_pairs(np.repeat(np.arange(n_users), 15), items, n_items=n_items)
     split = log.split(test=0.02, validation=0.1)
-    work = work_of(split.train, split.validation, resolve_encoder(encoder), [one.sampler] * seeds,
-                   settings.under("honest", resolve_encoder(encoder)), one.objective, torch.device("cpu"))
+    work = work_of(split.train, split.validation, encoder_named(encoder), [one.sampler] * seeds,
+                   settings.under("honest", encoder_named(encoder)), one.objective, torch.device("cpu"))
     before = kilobytes("VmRSS:")
-    train(split, encoder, method, seeds, settings, device="cpu")
+    train(split, encoder_named(encoder), one.sampler, seeds, settings, objective=one.objective, device="cpu")
     return work.total, (kilobytes("VmHWM:") - before) * 1024
 fitted(200, 100)  # compiles
 print(json.dumps(fitted(n_users, n_items)))

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 import evenhand as eh
+from evenhand.methods import contender
 from evenhand.training.run import train
 
 OWN = {
@@ -35,7 +36,16 @@ for name in given.methods.split(","):
     for own, lr, decay in itertools.product(OWN.get(name, ("",)), given.lr.split(","), given.weight_decay.split(",")):
         settings = eh.Settings(lr=float(lr), weight_decay=float(decay), epochs=80)
         split = eh.given_split(*parts, validation=0.1)
-        fitted = train(split, encoder, name + own, 2, settings, device=given.device, ks=(5,))
+        fitted = train(
+            split,
+            encoder,
+            (one := contender(name + own)).sampler,
+            2,
+            settings,
+            objective=one.objective,
+            device=given.device,
+            ks=(5,),
+        )
         assert fitted.validation is not None
         tried.append((float(np.mean(fitted.validation)), name + own, settings))
         print(f"{name + own} lr {lr} wd {decay}: validation NDCG@10 {tried[-1][0]:.4f}", flush=True)
@@ -43,9 +53,10 @@ for name in given.methods.split(","):
     final = train(
         eh.given_split(*parts),
         encoder,
-        method,
+        contender(method).sampler,
         5,
         replace(settings, epochs=100),
+        objective=contender(method).objective,
         protocol="paper",
         device=given.device,
         ks=(5,),

@@ -26,10 +26,10 @@ from evenhand.experiments.entrants import Outcome
 from evenhand.experiments.setup import Setup
 from evenhand.metrics.statistics import holm, paired_over_seeds
 from evenhand.models.topk import top_by
-from evenhand.training.checkpoint import write_whole
+from evenhand.training.evaluation import Evaluator
 from evenhand.training.run import train, versions
-from evenhand.training.selection import Evaluator
 from evenhand.training.settings import resolve_device
+from evenhand.utils.atomic import write_whole
 from evenhand.utils.text import count
 
 CONTENDERS = (

@@ -16,7 +16,7 @@ from evenhand.metrics.statistics import Interval, bootstrap_over_users, compare_
 from evenhand.metrics.users import UserMetrics
 from evenhand.paper.reproduce.people import JUDGED, Runs, recall
 from evenhand.paper.reproduce.record import WORK
-from evenhand.training.checkpoint import write_whole
+from evenhand.utils.atomic import write_whole
 
 AGAINST = ("ease", "als")
 """Whom every contender is compared with."""

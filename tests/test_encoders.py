@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.encoders import ENCODERS, MF, Encoder, LightGCN
+from evenhand.samplers import DynamicSampler
 from evenhand.testing import checkerboard, corner_cases
 from evenhand.training import Settings, train
 from evenhand.utils.errors import InputError
@@ -135,7 +136,7 @@ def test_recommended_scores_are_the_inner_products(encoder: Encoder) -> None:
     log, withheld = checkerboard()
     split = Split(log, None, withheld, "checkerboard")
     settings = Settings(epochs=20, batch=128, lr=0.03, weight_decay=1e-3)
-    model = train(split, encoder, "dns", [5], settings, ks=(1,), device="cpu").model
+    model = train(split, encoder, DynamicSampler(), [5], settings, ks=(1,), device="cpu").model
     table = model.recommend(k=3)
     users, items = table["user"].to_numpy().copy(), table["item"].to_numpy().copy()
     scores = (model.user_vectors[0, users] * model.item_vectors[0, items]).sum(-1)

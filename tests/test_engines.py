@@ -26,8 +26,8 @@ from evenhand.samplers import (
 from evenhand.samplers.auc import EXACT_UP_TO
 from evenhand.training import Settings
 from evenhand.training.engines.numba_engine import NumbaEngine
-from evenhand.training.loop import Loop
 from evenhand.training.settings import DENSE_UP_TO
+from evenhand.training.trainer import Trainer
 from evenhand.utils.errors import InputError
 
 CPU = torch.device("cpu")
@@ -67,29 +67,29 @@ def loop(
     seeds: list[int],
     encoder: Encoder | None = None,
     objective: Objective | None = None,
-) -> Loop:
+) -> Trainer:
     samplers = sampler if isinstance(sampler, list) else [sampler] * len(seeds)
     hot = np.arange(train.n_items) % 3 == 0
     few = min(2, train.n_users), min(2, train.n_items)
     held = Interactions.from_pairs(*np.nonzero(np.ones(few)), n_users=train.n_users, n_items=train.n_items)
-    return Loop(train, encoder or MF(dim=8), samplers, seeds, how, CPU, hot=hot, held_out=held, objective=objective)
+    return Trainer(train, encoder or MF(dim=8), samplers, seeds, how, CPU, hot=hot, held_out=held, objective=objective)
 
 
 def both(
     train: Interactions, sampler: Sampler | list[Sampler], how: Settings, seeds: list[int], dim: int = 8
-) -> list[Loop]:
+) -> list[Trainer]:
     names: tuple[Any, Any] = ("torch", "auto")
     engines = [loop(train, sampler, replace(how, engine=name), seeds, MF(dim=dim)) for name in names]
     assert [one.engine.name for one in engines] == ["torch", "numba"]
     return engines
 
 
-def assert_alike(plain: Loop, fast: Loop) -> None:
+def assert_alike(plain: Trainer, fast: Trainer) -> None:
     for (name, mine), (_, theirs) in zip(fast.state().items(), plain.state().items(), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=2e-4, atol=2e-6, msg=lambda text, at=name: f"{at}: {text}")
 
 
-def after(step: int, one: Loop) -> Callable[[], bool]:
+def after(step: int, one: Trainer) -> Callable[[], bool]:
     """A pause once this many steps are made."""
     one.engine.stride = 1
     return lambda: one.step >= step
@@ -148,7 +148,7 @@ def test_any_size(
         np.testing.assert_allclose(got.false_share, wanted.false_share)
 
 
-def epochs(running: Loop, n: int = 2) -> tuple[torch.Tensor, ...]:
+def epochs(running: Trainer, n: int = 2) -> tuple[torch.Tensor, ...]:
     for epoch in range(n):
         running.run_epoch(epoch)
     return tuple(tensor.clone() for tensor in running.state().values())

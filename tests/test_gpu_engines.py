@@ -11,7 +11,7 @@ from evenhand.encoders import MF, Encoder, LightGCN
 from evenhand.methods import METHODS, contender
 from evenhand.samplers import AUCSampler, Sampler
 from evenhand.training import Settings
-from evenhand.training.loop import Loop
+from evenhand.training.trainer import Trainer
 
 if not torch.cuda.is_available():
     pytest.skip("There is no GPU.", allow_module_level=True)
@@ -26,23 +26,23 @@ def log(n_users: int = 60, n_items: int = 50) -> Interactions:
     return Interactions.from_pairs(*np.nonzero(liked), n_users=n_users, n_items=n_items)
 
 
-def loop(method: str | list[Sampler], how: Settings, seeds: list[int], encoder: Encoder | None = None) -> Loop:
+def loop(method: str | list[Sampler], how: Settings, seeds: list[int], encoder: Encoder | None = None) -> Trainer:
     train = log()
     named = contender(method) if isinstance(method, str) else None
     objective = None if named is None else named.objective
     samplers = method if isinstance(method, list) else [contender(method).sampler] * len(seeds)
     hot = np.arange(train.n_items) < 10
     held = Interactions.from_pairs([0, 1], [3, 4], n_users=train.n_users, n_items=train.n_items)
-    return Loop(train, encoder or MF(dim=8), samplers, seeds, how, CUDA, hot=hot, held_out=held, objective=objective)
+    return Trainer(train, encoder or MF(dim=8), samplers, seeds, how, CUDA, hot=hot, held_out=held, objective=objective)
 
 
-def epochs(running: Loop, n: int) -> Loop:
+def epochs(running: Trainer, n: int) -> Trainer:
     for epoch in range(n):
         running.run_epoch(epoch)
     return running
 
 
-def assert_close(mine: Loop, theirs: Loop) -> None:
+def assert_close(mine: Trainer, theirs: Trainer) -> None:
     for a, b in zip(mine.model.raw(), theirs.model.raw(), strict=True):
         torch.testing.assert_close(a, b, rtol=2e-3, atol=2e-4)
 

@@ -18,7 +18,7 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.reading.read import read_interactions
 from evenhand.data.splits import Split, given_split
 from evenhand.encoders import MF, Encoder, LightGCN, Tables, Vectors
-from evenhand.methods import METHODS, Contender, contender, described, from_description
+from evenhand.methods import METHODS, Contender, contender
 from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Loss, Objective, Reg, Scored
 from evenhand.objectives.bc import RunningBCLoss, cosine, cosines
 from evenhand.objectives.cause import CausELoss, first_occurrences, inclusion, treatment
@@ -29,9 +29,10 @@ from evenhand.samplers import AUCSampler, BalancedSampler, DynamicSampler, Sampl
 from evenhand.samplers.base import rows
 from evenhand.testing import check_learns
 from evenhand.training import Settings, run, train
-from evenhand.training.checkpoint import Checkpoints
-from evenhand.training.loop import Loop
+from evenhand.training.checkpoints import Checkpoints
+from evenhand.training.trainer import Trainer
 from evenhand.training.update import updated
+from evenhand.utils.description import described, from_description
 from evenhand.utils.errors import InputError
 
 CPU = torch.device("cpu")
@@ -605,10 +606,10 @@ def noisy_split(seed: int = 0) -> Split:
     )
 
 
-def loop(log: Interactions, objective: Objective, seeds: list[int], encoder: Encoder) -> Loop:
+def loop(log: Interactions, objective: Objective, seeds: list[int], encoder: Encoder) -> Trainer:
     settings = Settings(batch=64, lr=0.02, negatives=2)
     hot = np.zeros(log.n_items, dtype=bool)
-    return Loop(log, encoder, [UniformSampler()] * len(seeds), seeds, settings, CPU, hot=hot, objective=objective)
+    return Trainer(log, encoder, [UniformSampler()] * len(seeds), seeds, settings, CPU, hot=hot, objective=objective)
 
 
 @pytest.mark.parametrize("encoder", [MF(dim=8), LightGCN(dim=8)], ids=["mf", "lightgcn"])
@@ -724,14 +725,14 @@ def test_a_warm_up_costs_no_patience_and_is_never_chosen(patience: int) -> None:
 def test_validation_picks_macrs_reference_for_each_replica() -> None:
     settings = Settings(epochs=4, batch=64, lr=0.05)
     split = noisy_split()
-    chosen = train(split, MF(dim=4), "macr", 3, settings, ks=(5,), device="cpu")
+    chosen = train(split, MF(dim=4), UniformSampler(), 3, settings, objective=MACR(), ks=(5,), device="cpu")
     assert chosen.validation is not None
     running = loop(split.train, MACR(), [0], MF(dim=4))
     assert len(running.finals()) == len(GRID)
     assert chosen.model.user_vectors.shape[-1] == 5
     assert torch.equal(chosen.model.user_vectors[..., -1], torch.ones(3, 30))
     nothing = replace(split, validation=None)
-    last = train(nothing, MF(dim=4), "macr", 1, settings, ks=(5,), device="cpu").model
+    last = train(nothing, MF(dim=4), UniformSampler(), 1, settings, objective=MACR(), ks=(5,), device="cpu").model
     # c·a over a·q: one number for all items, half of the largest score among users and items.
     tables = last.tables
     assert tables is not None
@@ -807,7 +808,7 @@ def test_cosine_finals_rank_by_the_angle() -> None:
 def test_is_parsed_and_written_down(text: str, objective: Objective) -> None:
     got: Contender = contender(text)
     assert got.objective == objective
-    assert from_description(described(objective)) == objective
+    assert from_description(Objective, described(objective)) == objective
 
 
 @pytest.mark.parametrize("name", ["ips-cn", "samreg", "macr", "cause", "bc-loss"])

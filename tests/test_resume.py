@@ -24,15 +24,16 @@ import torch
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.encoders import MF, Encoder, LightGCN
-from evenhand.methods import METHODS
+from evenhand.methods import METHODS, contender
 from evenhand.models.factors import load
 from evenhand.samplers import AUCSampler
-from evenhand.training import Fit, Settings, checkpoint, run, train
-from evenhand.training.checkpoint import Checkpoints
+from evenhand.training import Fit, Settings, run, train
+from evenhand.training import checkpoints as checkpoint
+from evenhand.training.checkpoints import Checkpoints
 from evenhand.training.engines import Engine, Plan
 from evenhand.training.engines.numba_engine import NumbaEngine
 from evenhand.training.engines.torch_engine import TorchEngine
-from evenhand.training.loop import Loop
+from evenhand.training.trainer import Trainer
 from evenhand.utils.errors import InputError, StoppedError
 from run_cli import evenhand, small_log, write_log
 
@@ -75,6 +76,10 @@ def fit(
     settings: Settings = SETTINGS,
     **other: Any,
 ) -> Fit:
+    if isinstance(method, str):
+        asked = contender(method)
+        method = asked.sampler
+        other = {"objective": asked.objective, **other}
     return train(
         split,
         encoder,
@@ -114,7 +119,7 @@ def assert_same(a: Fit, b: Fit) -> None:
 def one_by_one(start: Callable[..., None]) -> Callable[..., None]:
     """Begin an engine so that it looks at the clock after every step."""
 
-    def started(engine: Engine, loop: Loop) -> None:
+    def started(engine: Engine, loop: Trainer) -> None:
         start(engine, loop)
         engine.stride = 1
 

@@ -27,10 +27,10 @@ from evenhand.samplers import (
 from evenhand.samplers.base import Batch
 from evenhand.testing import checkerboard, corner_cases
 from evenhand.training import Fit, Settings, train
+from evenhand.training.early_stopping import BestTest, BestValidation, LastEpoch
 from evenhand.training.engines.torch_engine import TorchEngine
-from evenhand.training.loop import Loop
-from evenhand.training.selection import BestTest, BestValidation, LastEpoch
 from evenhand.training.settings import USUAL_PAIRS
+from evenhand.training.trainer import Trainer
 from evenhand.utils.errors import InputError, RunError
 
 CPU = torch.device("cpu")
@@ -77,19 +77,19 @@ def loop(
     encoder: Encoder | None = None,
     hot: np.ndarray | None = None,
     held_out: Interactions | None = None,
-) -> Loop:
+) -> Trainer:
     samplers = sampler if isinstance(sampler, list) else [sampler] * len(seeds)
     mask = np.zeros(log.n_items, dtype=bool) if hot is None else hot
-    return Loop(log, encoder or MF(dim=8), samplers, seeds, settings, CPU, hot=mask, held_out=held_out)
+    return Trainer(log, encoder or MF(dim=8), samplers, seeds, settings, CPU, hot=mask, held_out=held_out)
 
 
-def after(epochs: int, running: Loop) -> Vectors:
+def after(epochs: int, running: Trainer) -> Vectors:
     for epoch in range(epochs):
         running.run_epoch(epoch)
     return running.finals()[0]
 
 
-def spied(running: Loop) -> list[tuple[Batch, Tensor]]:
+def spied(running: Trainer) -> list[tuple[Batch, Tensor]]:
     """Every batch of this loop, all replicas together, and what the samplers chose for it.
 
     Only the plain engine asks the samplers; the compiled one is held to it in test_engines.
@@ -352,7 +352,7 @@ def test_notes_reach_the_result() -> None:
     log = corner_cases()
     empty = log.take(np.zeros(len(log), dtype=bool))
     split = Split(log, None, empty, "all", notes=("a note of the split.",))
-    done = train(split, MF(dim=2), "rns", 1, Settings(epochs=1), ks=(1,), device="cpu")
+    done = train(split, MF(dim=2), UniformSampler(), 1, Settings(epochs=1), ks=(1,), device="cpu")
     assert done.notes == ("a note of the split.", "1 user has nothing left to sample as a negative; skipped.")
     assert done.results == {}
 
@@ -369,14 +369,13 @@ def test_nothing_to_train_on_is_refused() -> None:
         ({"protocol": "honset"}, "unknown protocol 'honset'; did you mean 'honest'"),
         ({"seeds": []}, "at least one"),
         ({"seeds": [1, 1]}, "all different"),
-        ({"encoder": "lightgnc"}, "did you mean 'lightgcn'"),
-        ({"method": [UniformSampler()], "seeds": 2}, "2 seeds need as many samplers, but 1 were given"),
+        ({"sampler": [UniformSampler()], "seeds": 2}, "2 seeds need as many samplers, but 1 were given"),
         ({"ks": (5, 25)}, "k = 25 is more than the catalogue's 24 items"),
         ({"device": "tpu9"}, "unknown device"),
     ],
 )
 def test_impossible_requests_are_refused(arguments: dict[str, object], match: str) -> None:
-    usual: dict[str, object] = {"encoder": "mf", "method": "rns", "seeds": 1, "ks": (5,), "device": "cpu"}
+    usual: dict[str, object] = {"encoder": MF(), "sampler": UniformSampler(), "seeds": 1, "ks": (5,), "device": "cpu"}
     with pytest.raises(InputError, match=match):
         train(random_split(), **{**usual, **arguments})  # type: ignore[arg-type]
 
@@ -519,7 +518,7 @@ def trained(split: Split, protocol: str, **arguments: object) -> Fit:
     return train(
         split,
         MF(dim=8),
-        "dns",
+        DynamicSampler(),
         [0, 1],
         SETTINGS,
         protocol=protocol,

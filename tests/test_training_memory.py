@@ -16,11 +16,11 @@ from evenhand.methods import METHODS, contender
 from evenhand.objectives import BPR
 from evenhand.samplers import AUCSampler, UniformSampler
 from evenhand.training import memory_estimate as training_memory
-from evenhand.training.loop import Loop
+from evenhand.training.evaluation import Evaluator
 from evenhand.training.memory_estimate import Work, check_fits, work_of
 from evenhand.training.run import train
-from evenhand.training.selection import Evaluator
 from evenhand.training.settings import Settings
+from evenhand.training.trainer import Trainer
 from evenhand.utils import memory
 from evenhand.utils.errors import InputError
 from run_cli import TINY, evenhand
@@ -83,7 +83,7 @@ def test_every_seed_costs_its_tables_and_its_order() -> None:
 def test_the_engine_is_the_one_that_training_takes(method: str, encoder: Any, engine: Any) -> None:
     one, parts = contender(method), split()
     settings = Settings(engine=engine).under("honest", encoder)
-    loop = Loop(
+    loop = Trainer(
         parts.train,
         encoder,
         [one.sampler],
@@ -154,7 +154,7 @@ def test_where_nothing_fits_that_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_training_asks_before_it_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     free(monkeypatch, 1000)
     with pytest.raises(InputError, match="training needs about"):
-        train(split(), MF(dim=4), "rns", 1, Settings(epochs=1))
+        train(split(), MF(dim=4), UniformSampler(), 1, Settings(epochs=1))
     ended = evenhand("train", "demo", "--out", tmp_path / "model", *TINY)
     assert ended.code == 2
     assert "training needs about" in ended.err
@@ -183,7 +183,7 @@ def test_a_sample_of_users_is_judged_like_the_whole() -> None:
 
 def test_a_run_stops_on_the_sample_and_tests_on_all() -> None:
     parts = split()
-    fitted = train(parts, MF(dim=4), "rns", 2, Settings(epochs=2, eval_users=5))
+    fitted = train(parts, MF(dim=4), UniformSampler(), 2, Settings(epochs=2, eval_users=5))
     assert fitted.notes[-1].startswith("Each epoch was judged on a sample of 5 of ")
     test_users = int((parts.test.activity > 0).sum())
     assert len(fitted.results[10][0].users.users) == test_users
@@ -192,7 +192,7 @@ def test_a_run_stops_on_the_sample_and_tests_on_all() -> None:
 
 def test_the_papers_protocol_judges_everybody() -> None:
     with pytest.raises(InputError, match="eval_users is for the honest protocol"):
-        train(split(), MF(dim=4), "rns", 1, Settings(epochs=1, eval_users=5), protocol="paper")
+        train(split(), MF(dim=4), UniformSampler(), 1, Settings(epochs=1, eval_users=5), protocol="paper")
     with pytest.raises(InputError, match="eval_users must be a whole number of at least 1, not 0"):
         Settings(eval_users=0)
 
@@ -274,7 +274,7 @@ def test_above_a_stated_number_a_sample_is_judged_unless_told_otherwise(
     from evenhand.training import run
 
     monkeypatch.setattr(run, "JUDGED_UP_TO", 7)
-    sampled = train(split(), MF(dim=4), "rns", 1, Settings(epochs=1))
+    sampled = train(split(), MF(dim=4), UniformSampler(), 1, Settings(epochs=1))
     assert any("7 of" in note for note in sampled.notes)
-    whole = train(split(), MF(dim=4), "rns", 1, Settings(epochs=1, eval_users=10_000))
+    whole = train(split(), MF(dim=4), UniformSampler(), 1, Settings(epochs=1, eval_users=10_000))
     assert not any(" of " in note and "users" in note for note in whole.notes)

@@ -21,7 +21,7 @@ import torch
 from evenhand.baselines import BASELINES
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
-from evenhand.encoders import ENCODERS
+from evenhand.encoders import ENCODERS, MF
 from evenhand.experiments.compare import compare
 from evenhand.experiments.judge import Judge, tuning_split
 from evenhand.experiments.search_space import FIXED, RANGES, Choice, Range, parse_range, search_space
@@ -29,6 +29,7 @@ from evenhand.experiments.setup import Setup
 from evenhand.experiments.trial import Verdict
 from evenhand.experiments.tune import TuneResult, tune
 from evenhand.methods import METHODS, contender
+from evenhand.samplers import AUCSampler
 from evenhand.training import Settings, train
 from evenhand.utils.errors import InputError, RunError, StoppedError
 from run_cli import evenhand, small_log, write_log
@@ -158,11 +159,11 @@ def test_the_first_trial_has_the_defaults_and_the_value_is_that_of_validation(sp
         "weight_decay": 7e-5,
     }
     assert result.trials[0].parameters == defaults
-    plain = train(split, "mf", "auc-ns", 2, SETTINGS)
+    plain = train(split, MF(), AUCSampler(), 2, SETTINGS)
     assert plain.validation is not None
     assert result.trials[0].value == pytest.approx(np.mean(plain.validation), rel=1e-6)
     assert result.value == max(trial.value for trial in result.trials)
-    best = train(split, "mf", result.method, 2, result.setup.settings)
+    best = train(split, MF(), contender(result.method).sampler, 2, result.setup.settings)
     assert np.mean(best.validation or ()) == pytest.approx(result.value, rel=1e-6)
 
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from evenhand.data.splits import Split
+from evenhand.encoders import MF
 from evenhand.experiments import tune as tuning
 from evenhand.experiments.judge import Judge
 from evenhand.experiments.search_space import Choice
@@ -87,9 +88,9 @@ def test_a_replica_with_its_own_settings_and_sampler_learns_what_it_learns_alone
     samplers = [AUCSampler(alpha=0.6), AUCSampler(alpha=0.6), AUCSampler(alpha=0.9, beta=0.2)]
     settings = [replace(SETTINGS, lr=lr, weight_decay=w) for lr, w in ((0.01, 0), (0.03, 1e-3), (0.002, 1e-5))]
     seeds = [0, 1, 0]
-    beside = train(split, "mf", samplers, seeds, settings)
+    beside = train(split, MF(), samplers, seeds, settings)
     for r in range(3):
-        alone = train(split, "mf", samplers[r], [seeds[r]], settings[r])
+        alone = train(split, MF(), samplers[r], [seeds[r]], settings[r])
         assert (alone.validation, alone.epochs) == (
             (beside.validation or ())[r : r + 1],
             beside.epochs[r : r + 1],
@@ -112,16 +113,16 @@ def test_settings_that_do_not_go_together_are_refused(split: Split) -> None:
     ]
     for seeds, settings, sentence in lists:
         with pytest.raises(InputError, match=sentence):
-            train(split, "mf", UniformSampler(), seeds, settings)
+            train(split, MF(), UniformSampler(), seeds, settings)
 
 
 def test_a_checkpoint_of_other_settings_is_not_resumed(split: Split, tmp_path: Path) -> None:
     settings = [SETTINGS, replace(SETTINGS, lr=0.05)]
-    train(split, "mf", UniformSampler(), [0, 0], settings, checkpoints=tmp_path)
-    again = train(split, "mf", UniformSampler(), [0, 0], settings, checkpoints=tmp_path, resume=True)
+    train(split, MF(), UniformSampler(), [0, 0], settings, checkpoints=tmp_path)
+    again = train(split, MF(), UniformSampler(), [0, 0], settings, checkpoints=tmp_path, resume=True)
     assert len(again.history) > 1
     with pytest.raises(InputError, match="settings"):
-        train(split, "mf", UniformSampler(), [0, 0], settings[::-1], checkpoints=tmp_path, resume=True)
+        train(split, MF(), UniformSampler(), [0, 0], settings[::-1], checkpoints=tmp_path, resume=True)
 
 
 # which trials make a run

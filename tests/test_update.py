@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import evenhand as eh
-from evenhand.encoders import Encoder
+from evenhand.encoders import MF, Encoder, encoder_named
+from evenhand.samplers import DynamicSampler, UniformSampler
 from evenhand.testing import checkerboard
 from evenhand.training.run import train
 from evenhand.training.update import updated
@@ -28,7 +29,7 @@ def first_users(log: eh.Interactions, n: int) -> eh.Interactions:
 @pytest.mark.parametrize("encoder", ENCODERS, ids=lambda e: type(e).__name__)
 def test_new_users_and_items_join_and_are_learned(encoder: Encoder) -> None:
     log, withheld = checkerboard(40, 40)
-    old = train(first_users(log, 30).split(validation=0.1), encoder, "rns", 2, QUICK).model
+    old = train(first_users(log, 30).split(validation=0.1), encoder_named(encoder), UniformSampler(), 2, QUICK).model
     fitted = updated(old, log, epochs=30)
     model = fitted.model
     assert (model.known.n_users, model.known.n_items) == (40, 40)
@@ -43,7 +44,7 @@ def test_training_starts_from_the_old_tables(encoder: Encoder) -> None:
     """With a rate of nearly nothing the known rows stay, and new ones are not nan."""
     log, _ = checkerboard(40, 40)
     still = eh.Settings(epochs=1, batch=64, lr=1e-12, weight_decay=0)
-    old = train(first_users(log, 30).split(validation=0.1), encoder, "dns", 1, still).model
+    old = train(first_users(log, 30).split(validation=0.1), encoder_named(encoder), DynamicSampler(), 1, still).model
     model = updated(old, log, epochs=1).model
     before, after = (m.tables or m.vectors for m in (old, model))
     torch.testing.assert_close(after[0][:, :30], before[0])
@@ -53,7 +54,7 @@ def test_training_starts_from_the_old_tables(encoder: Encoder) -> None:
 
 def test_nothing_new_is_refused() -> None:
     log, _ = checkerboard(20, 20)
-    old = train(log.split(validation=0.1), "mf", "rns", 1, QUICK).model
+    old = train(log.split(validation=0.1), MF(), UniformSampler(), 1, QUICK).model
     with pytest.raises(eh.InputError, match="no pair that the model does not know"):
         updated(old, old.known)
 

@@ -120,7 +120,7 @@ def main() -> None:
     world = eh.simulate(500, 600, 20_000, uniform_test=0)
     split = world.split
     settings = eh.Settings(epochs=40, batch=512, lr=0.005, weight_decay=7e-5)
-    fitted = train(split, eh.MF(dim=32), "auc-ns:ecdf=64", 1, settings, device="cpu")
+    fitted = train(split, eh.MF(dim=32), eh.AUCSampler(ecdf=64), 1, settings, device="cpu")
     user_vectors, item_vectors = (v[0].double().numpy() for v in fitted.vectors)
     log = split.train
     asked = ask(world, log, user_vectors @ item_vectors.T)

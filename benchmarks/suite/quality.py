@@ -12,6 +12,7 @@ import torch
 import evenhand as eh
 from evenhand.baselines.run import fit_baseline
 from evenhand.encoders import Encoder
+from evenhand.methods import contender
 from evenhand.training.run import train
 from suite.data import Data
 from suite.report import Section
@@ -48,7 +49,15 @@ def climb(data: Data, encoder: Encoder, method: str, target: float, epochs: int)
     """Train with the default settings until the target is met or validation stops to improve."""
     seen = Climb(target)
     with suppress(ReachedError):
-        train(data.split, encoder, method, 1, eh.Settings(epochs=epochs), device="cpu", on_epoch=seen.see)
+        train(
+            data.split,
+            encoder,
+            contender(method).sampler,
+            1,
+            eh.Settings(epochs=epochs),
+            device="cpu",
+            on_epoch=seen.see,
+        )
     return seen
 
 

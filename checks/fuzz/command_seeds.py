@@ -15,10 +15,10 @@ import evenhand
 from checks.fuzz.targets.commands import LOG, SEARCH, run
 from checks.fuzz.targets.target import SEEDS
 from evenhand.baselines import EASE, Blend, ItemKNN, Popular
-from evenhand.encoders import MF, LightGCN
-from evenhand.methods import contender, described
-from evenhand.training.run import describe_encoder
+from evenhand.encoders import MF, LightGCN, describe_encoder
+from evenhand.methods import contender
 from evenhand.training.settings import Settings
+from evenhand.utils.description import described
 
 Keep = Callable[[str, bytes], None]
 TIMED = "user,item,timestamp\n" + "".join(f"{u},{i},{9 * u + i}\n" for u in range(4) for i in range(5) if u != i)

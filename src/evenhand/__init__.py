@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from evenhand.encoders import MF, LightGCN
     from evenhand.experiments.compare import compare
     from evenhand.experiments.feedback_loop import feedback_loop
+    from evenhand.experiments.fit import fit
     from evenhand.experiments.tune import tune
     from evenhand.metrics.evaluate import evaluate
     from evenhand.models.base import Model
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
         PopularitySampler,
         UniformSampler,
     )
-    from evenhand.training import Settings, fit
+    from evenhand.training import Settings
     from evenhand.utils.errors import InputError, RunError
 
 _HOME = {

@@ -92,6 +92,11 @@ def contender(text: str, shared: Mapping[str, Any] | None = None) -> Contender:
         )
 
 
+def trained_method(asked: str | Sampler) -> Contender:
+    """A method by its text, or a sampler with the usual objective."""
+    return contender(asked) if isinstance(asked, str) else Contender(label_of(asked), "", asked)
+
+
 def named(name: str) -> Method:
     """A method by name; `name@other` is the objective of one with the sampler of the other."""
     objective, at, sampler = name.partition("@")
@@ -175,17 +180,3 @@ def label_of(sampler: Sampler, objective: Objective | None = None) -> str:
             ]
             return ":".join([method.name, *changed])
     return f"{type(sampler).__name__} with {type(objective).__name__}"
-
-
-def described(part: Sampler | Objective) -> dict[str, Any]:
-    """A sampler or an objective as JSON values; `from_description` makes it again."""
-    return {"kind": type(part).__name__, **{f.name: getattr(part, f.name) for f in fields(part)}}
-
-
-def from_description(description: Mapping[str, Any]) -> Any:
-    """The sampler or objective that `described` wrote down."""
-    kinds = {part.__name__: part for m in METHODS.values() for part in (m.sampler, m.objective)}
-    values = {k: tuple(v) if isinstance(v, list) else v for k, v in description.items() if k != "kind"}
-    if description["kind"] not in kinds:
-        raise unknown("kind of sampler or objective", description["kind"], kinds)
-    return kinds[description["kind"]](**values)

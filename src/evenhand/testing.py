@@ -14,7 +14,7 @@ from torch import Tensor
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.encoders import MF, Encoder
-from evenhand.objectives import Objective
+from evenhand.objectives import BPR, Objective
 from evenhand.samplers.base import Batch, BoundSampler, Sampler, bind
 from evenhand.training import Settings
 from evenhand.training import train as train_model
@@ -84,7 +84,9 @@ def check_learns(
     train, withheld = checkerboard()
     split = Split(train=train, validation=None, test=withheld, description="checkerboard")
     settings = Settings(epochs=epochs, batch=128, lr=0.03, weight_decay=1e-3)
-    done = train_model(split, encoder or MF(dim=8), sampler, 1, settings, ks=(1,), device="cpu", objective=objective)
+    done = train_model(
+        split, encoder or MF(dim=8), sampler, 1, settings, ks=(1,), device="cpu", objective=objective or BPR()
+    )
     found = done.results[1][0].metrics["precision"]
     assert found >= least, f"{found:.0%} of the withheld items came first, not {least:.0%}"
 

@@ -15,13 +15,14 @@ from safetensors.torch import load_file
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders import MF, Encoder, LightGCN
-from evenhand.methods import METHODS
+from evenhand.methods import METHODS, contender
 from evenhand.metrics.users import METRICS, score_lists
 from evenhand.models import topk
 from evenhand.models.topk import Products, top_by
 from evenhand.objectives import BPR
-from evenhand.training import Fit, Settings, checkpoint, run, train
-from evenhand.training.checkpoint import Checkpoints
+from evenhand.training import Fit, Settings, run, train
+from evenhand.training import checkpoints as checkpoint
+from evenhand.training.checkpoints import Checkpoints
 from evenhand.training.engines import Engine, Plan
 from evenhand.training.engines.numba_engine import NumbaEngine
 from evenhand.training.engines.torch_engine import TorchEngine
@@ -52,7 +53,11 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def fit(path: str, folder: Path | None = None, **changes: Any) -> Fit:
     encoder, method, engine = PATHS[path]
     settings = Settings(**{"epochs": 4, "batch": 64, "patience": None, "engine": engine} | changes)
-    return train(SPLIT, encoder, method, 2, settings, device="cpu", ks=(5,), checkpoints=folder, resume=True)
+    one = contender(method)
+    return train(
+        SPLIT, encoder, one.sampler, 2, settings,
+        objective=one.objective, device="cpu", ks=(5,), checkpoints=folder, resume=True,
+    )  # fmt: skip
 
 
 def poisoned(monkeypatch: pytest.MonkeyPatch, epoch: int, step: int, what: str) -> None:

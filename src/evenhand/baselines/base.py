@@ -22,8 +22,8 @@ from evenhand.models.item_table import ItemTable
 from evenhand.models.item_weights import ItemWeightModel
 from evenhand.models.list_table import list_table
 from evenhand.models.topk import top_by
-from evenhand.training.progress import OnEpoch
 from evenhand.utils.errors import InputError
+from evenhand.utils.progress import OnEpoch
 from evenhand.utils.text import one_line
 
 LARGEST = 10**9

@@ -25,16 +25,17 @@ from evenhand.baselines.itemknn import ItemKNN
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split, held_out_share
 from evenhand.encoders import MF, Encoder, LightGCN
-from evenhand.methods import METHODS
+from evenhand.methods import METHODS, contender
 from evenhand.models.blend_model import BlendModel, Part, standardised
 from evenhand.models.external_vectors import vectors_from
 from evenhand.models.factors import FactorModel
 from evenhand.models.topk import Score
-from evenhand.training.progress import OnEpoch
+from evenhand.training.early_stopping import STOPPING_K
+from evenhand.training.evaluation import Evaluator
 from evenhand.training.run import train
-from evenhand.training.selection import STOPPING_K, Evaluator
 from evenhand.training.settings import Settings
 from evenhand.utils.errors import InputError, unknown
+from evenhand.utils.progress import OnEpoch
 
 HELD_OUT = 0.1
 """Share of the pairs on which everything is settled where there is no validation part."""
@@ -196,7 +197,11 @@ def _trained(method: str, encoder: str, seed: int, device: torch.device) -> _Mak
         split = Split(pairs, held, nothing, "a part of a blend", ())
         count = AVERAGED[device.type]
         seeds = range(count * seed, count * (seed + 1))
-        fitted = train(split, _ENCODERS[encoder], method, seeds, settings, device=str(device), ks=(1,))
+        one = contender(method)
+        fitted = train(
+            split, _ENCODERS[encoder], one.sampler, seeds, settings,
+            objective=one.objective, label=method, device=str(device), ks=(1,),
+        )  # fmt: skip
         return averaged(fitted.model), round(float(np.mean(fitted.epochs)))
 
     return make

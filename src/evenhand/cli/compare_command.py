@@ -49,7 +49,7 @@ def command(
     from evenhand.experiments.compare import compare
     from evenhand.experiments.output import run_folder, write_comparison
     from evenhand.paper.mse import with_mse
-    from evenhand.training.progress import contender_bars
+    from evenhand.utils.progress import contender_bars
 
     report: Path | None = None
     if tune < 0:

@@ -130,7 +130,7 @@ def fetch(
     """Download a dataset into the cache folder, where its terms allow that."""
     from evenhand.cli import show
     from evenhand.data.datasets.load import fetch_dataset
-    from evenhand.training.progress import download_bar
+    from evenhand.utils.progress import download_bar
 
     with download_bar(name) as progress:
         folder = fetch_dataset(name, progress=progress)

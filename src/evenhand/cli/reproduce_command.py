@@ -158,8 +158,8 @@ def _run(table: str, request: Request, asked: Sequence[str], out: str, running: 
     from evenhand.paper.reproduce.run import recipes_for, reproduce
     from evenhand.paper.reproduce.source import load_part
     from evenhand.paper.reproduce.table import grids, markdown
-    from evenhand.training.checkpoint import write_whole
-    from evenhand.training.progress import contender_bars
+    from evenhand.utils.atomic import write_whole
+    from evenhand.utils.progress import contender_bars
     from evenhand.utils.text import one_line, visible
 
     folder = Path(out)

@@ -91,7 +91,7 @@ def command(
     from evenhand.experiments.output import write_search
     from evenhand.experiments.setup import Setup
     from evenhand.experiments.tune import tune
-    from evenhand.training.progress import epoch_bar
+    from evenhand.utils.progress import epoch_bar
 
     chosen = check_pick(pick, len(parse_goals(metric)))
     check_model(model, out, refit, force)

@@ -30,7 +30,7 @@ def command(
     from evenhand.experiments.output import check_folder
     from evenhand.metrics.lists import count
     from evenhand.models.factors import load
-    from evenhand.training.checkpoint import one_process
+    from evenhand.utils.locks import one_process
 
     folder = check_folder(out, force)
     old = load(model)
@@ -57,9 +57,9 @@ def _updated(old: Model, new: Interactions, epochs: int | None, device: str) -> 
     """Trained further; a baseline is fitted anew, as there is nothing to go on from."""
     from evenhand.baselines.models import is_baseline_model, update_baseline
     from evenhand.models.factors import FactorModel
-    from evenhand.training.progress import epoch_bar
     from evenhand.training.update import updated
     from evenhand.utils.errors import InputError
+    from evenhand.utils.progress import epoch_bar
 
     if is_baseline_model(old):
         if epochs is not None:

@@ -12,7 +12,7 @@ from evenhand.baselines.run import Challenger, fit_baseline
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
-from evenhand.encoders import Encoder
+from evenhand.encoders import Encoder, encoder_named
 from evenhand.experiments.configuration import configuration
 from evenhand.experiments.entrants import Entrant, Outcome, entrant
 from evenhand.experiments.search_space import search_space
@@ -23,11 +23,11 @@ from evenhand.experiments.verdict import verdict
 from evenhand.metrics.lists import list_lengths
 from evenhand.metrics.statistics import Summary, summarise
 from evenhand.metrics.users import METRICS
-from evenhand.training.progress import OnEpoch
-from evenhand.training.run import resolve_encoder, seed_numbers, train, versions
-from evenhand.training.selection import Evaluator, Result, Results
+from evenhand.training.evaluation import Evaluator, Result, Results
+from evenhand.training.run import seed_numbers, train, versions
 from evenhand.training.settings import ProtocolName, Settings, resolve_device
 from evenhand.utils.errors import InputError
+from evenhand.utils.progress import OnEpoch
 
 DEFAULT_METHODS = ("rns", "pns", "dns", "auc-ns")
 
@@ -135,7 +135,7 @@ def compare(
     labels = [c.label for c in contenders]
     if len(set(labels)) != len(labels):
         raise InputError(f"every method can be named once only: {', '.join(labels)}.")
-    encoder = resolve_encoder(encoder)
+    encoder = encoder_named(encoder)
     ks = list_lengths(ks)
     settings = (settings or Settings()).under(protocol, encoder, split.train)
     rule = HotRule.parse(hot or protocol)
@@ -183,6 +183,7 @@ def compare(
                 checkpoints=checkpoints / f"{place:02d}" if checkpoints else None,
                 resume=resume,
                 objective=one.objective,
+                label=one.label,
             )
         for name, part in (other_tests or {}).items():
             evaluator = Evaluator(part, split.consumed, hot_mask, ks)

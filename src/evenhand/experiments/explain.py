@@ -12,8 +12,8 @@ from evenhand.data.splits import Split
 from evenhand.encoders import Encoder, LightGCN
 from evenhand.experiments.entrants import Entrant
 from evenhand.samplers.auc import dkw_bound
+from evenhand.training.early_stopping import STOPPING_K
 from evenhand.training.memory_estimate import Work, work_of
-from evenhand.training.selection import STOPPING_K
 from evenhand.training.settings import JUDGED_UP_TO, ProtocolName, Settings, resolve_device
 from evenhand.utils.memory import available_bytes, gigabytes
 

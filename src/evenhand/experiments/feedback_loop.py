@@ -11,7 +11,8 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import hot_items
 from evenhand.data.simulate import Simulation
 from evenhand.data.splits import Split
-from evenhand.encoders import Encoder
+from evenhand.encoders import Encoder, encoder_named
+from evenhand.methods import trained_method
 from evenhand.models.topk import top_items
 from evenhand.samplers.base import Sampler
 from evenhand.training.run import train
@@ -47,14 +48,20 @@ def feedback_loop(
 
     Hot items are the top 15 % of the log that the round was trained on.
     """
-    settings = settings or Settings(epochs=25)
+    settings, one = settings or Settings(epochs=25), trained_method(method)
     hot: list[np.ndarray] = []
 
     def recommend(log: Interactions) -> np.ndarray:
         hot.append(hot_items(log.popularity))
         nothing = log.take(np.zeros(len(log), dtype=bool))
         model = train(
-            Split(log, None, nothing, "the log so far"), encoder, method, [seed], settings, device=device
+            Split(log, None, nothing, "the log so far"),
+            encoder_named(encoder),
+            one.sampler,
+            [seed],
+            settings,
+            objective=one.objective,
+            device=device,
         ).model
         everyone = np.arange(log.n_users)
         return top_items(model.user_vectors[0], model.item_vectors[0], everyone, k, exclude=log)[0]

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from evenhand.baselines import BASELINES
 from evenhand.baselines.models import fit_baseline_model
 from evenhand.data.splits import Split
-from evenhand.encoders import Encoder
+from evenhand.encoders import Encoder, encoder_named
+from evenhand.methods import trained_method
 from evenhand.models.base import Model
 from evenhand.samplers.base import Sampler
-from evenhand.training import run
+from evenhand.training.run import train
 from evenhand.training.settings import ProtocolName, Settings
+from evenhand.utils.progress import epoch_bar
 
 
 def fit(
@@ -33,6 +35,18 @@ def fit(
     """
     if isinstance(method, str) and method.partition(":")[0] in BASELINES:
         return fit_baseline_model(split, method, seeds, protocol=protocol, device=device, hot=hot)[0]
-    return run.fit(
-        split, encoder, method, seeds, settings, protocol=protocol, device=device, hot=hot, progress=progress
-    )
+    one = trained_method(method if isinstance(method, (str, Sampler)) else method[0])
+    with epoch_bar("training", show=progress) as on_epoch:
+        return train(
+            split,
+            encoder_named(encoder),
+            one.sampler if isinstance(method, (str, Sampler)) else method,
+            seeds,
+            settings,
+            objective=one.objective,
+            label=one.label,
+            protocol=protocol,
+            device=device,
+            hot=hot,
+            on_epoch=on_epoch,
+        ).model

@@ -11,9 +11,9 @@ from evenhand.data.splits import Split
 from evenhand.experiments.entrants import Outcome
 from evenhand.experiments.setup import Setup
 from evenhand.models.base import Model
-from evenhand.training.progress import epoch_bar
 from evenhand.training.run import refitted, train
 from evenhand.training.settings import ProtocolName
+from evenhand.utils.progress import epoch_bar
 
 
 def ready_model(
@@ -58,6 +58,7 @@ def ready_model(
             checkpoints=checkpoints,
             resume=resume,
             objective=one.objective,
+            label=one.label,
         )
     if not refit:
         return fitted.model, fitted

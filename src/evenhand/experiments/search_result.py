@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from evenhand.encoders import describe_encoder
 from evenhand.experiments.front import Pick, Point, front_of, picked_of
 from evenhand.experiments.goals import Goal, accurate_first
 from evenhand.experiments.search_space import Space
 from evenhand.experiments.setup import Setup
 from evenhand.experiments.trial import Trial
-from evenhand.training.run import describe_encoder
 from evenhand.utils.text import count
 
 

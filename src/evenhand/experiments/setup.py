@@ -12,10 +12,9 @@ from typing import Any
 from evenhand.baselines import Baseline
 from evenhand.baselines.run import Challenger
 from evenhand.data.interactions import Interactions
-from evenhand.encoders import Encoder
+from evenhand.encoders import Encoder, encoder_named
 from evenhand.experiments.entrants import Entrant, entrant
 from evenhand.methods import wrong_types_told
-from evenhand.training.run import resolve_encoder
 from evenhand.training.settings import ProtocolName, Settings
 
 OWN_PARTS = ("sampler", "objective", "baseline")
@@ -37,7 +36,7 @@ class Setup:
         train: Interactions | None = None,
     ) -> Setup:
         """With everything filled in that the settings leave to the protocol, the encoder or the data."""
-        encoder = resolve_encoder(encoder)
+        encoder = encoder_named(encoder)
         return Setup(entrant(method), encoder, (settings or Settings()).under(protocol, encoder, train))
 
     def parts(self) -> dict[str, Any]:

@@ -1,11 +1,12 @@
-"""`fit`: a split and three names in, a trained model out."""
+"""`train`: a split, an encoder, a sampler, an objective and settings in, a trained model out."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,30 +20,24 @@ import evenhand
 from evenhand.data.describe import fingerprint
 from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
-from evenhand.encoders import ENCODERS, Encoder, Vectors
-from evenhand.methods import contender, described, label_of
+from evenhand.encoders import Encoder, Vectors, describe_encoder
 from evenhand.metrics.statistics import summarise
 from evenhand.models.factors import FactorModel, on_cpu
 from evenhand.models.topk import Score, by_product
 from evenhand.objectives import BPR, Objective
 from evenhand.samplers.base import Sampler
-from evenhand.training.checkpoint import Checkpoints
-from evenhand.training.epochs import memory_errors_explained, train_epochs
-from evenhand.training.loop import Loop
+from evenhand.training.checkpoints import Checkpoints
+from evenhand.training.early_stopping import STOPPING_K, BestTest, BestValidation, EarlyStopping, LastEpoch
+from evenhand.training.evaluation import Evaluator, Results
 from evenhand.training.memory_estimate import check_fits, work_of
-from evenhand.training.progress import OnEpoch, epoch_bar
-from evenhand.training.selection import (
-    STOPPING_K,
-    BestTest,
-    BestValidation,
-    Evaluator,
-    LastEpoch,
-    Results,
-    Selection,
-)
 from evenhand.training.settings import JUDGED_UP_TO, ProtocolName, Settings, exact_repeats, resolve_device
-from evenhand.utils.errors import InputError, unknown
+from evenhand.training.trainer import Trainer
+from evenhand.utils.description import described
+from evenhand.utils.errors import InputError, RunError, unknown
+from evenhand.utils.memory import is_shortage
+from evenhand.utils.progress import OnEpoch
 
+_BPR = BPR()
 MOST_SEEDS = 10_000
 _ABSURD = 100
 """Times the loss of guessing, ln 2: no sigmoid of such a margin differs from 0 or 1 in 32 bits."""
@@ -80,43 +75,15 @@ class Fit:
         return self.model.recommend(k=k)
 
 
-def fit(
-    split: Split,
-    encoder: str | Encoder = "mf",
-    method: str | Sampler | Sequence[Sampler] = "auc-ns",
-    seeds: int | Sequence[int] = 3,
-    settings: Settings | None = None,
-    *,
-    protocol: ProtocolName = "honest",
-    device: str = "auto",
-    hot: str | None = None,
-    progress: bool = True,
-) -> FactorModel:
-    """Train R seeds side by side and return the model; its `recommend` uses the best seed on validation.
-
-    `encoder` and `method` are names ("mf", "lightgcn"; "auc-ns", "dns:candidates=2") or objects.
-    """
-    with epoch_bar("training", show=progress) as on_epoch:
-        return train(
-            split,
-            encoder,
-            method,
-            seeds,
-            settings,
-            protocol=protocol,
-            device=device,
-            hot=hot,
-            on_epoch=on_epoch,
-        ).model
-
-
 def train(
     split: Split,
-    encoder: str | Encoder,
-    method: str | Sampler | Sequence[Sampler],
+    encoder: Encoder,
+    sampler: Sampler | Sequence[Sampler],
     seeds: int | Sequence[int],
     settings: Settings | Sequence[Settings] | None = None,
     *,
+    objective: Objective = _BPR,
+    label: str | None = None,
     protocol: ProtocolName = "honest",
     device: str = "auto",
     ks: tuple[int, ...] = (5, 10, 20),
@@ -125,11 +92,11 @@ def train(
     checkpoints: Path | None = None,
     resume: bool = False,
     start: tuple[Tensor, Tensor] | None = None,
-    objective: Objective | None = None,
     stop_on: tuple[str, int] = ("ndcg", STOPPING_K),
 ) -> Fit:
-    """Train and judge under a protocol; see `fit` for the arguments.
+    """Train R seeds side by side and evaluate them under a protocol.
 
+    `label` is what the model calls its method.
     With a folder for `checkpoints`, `resume` goes on from the newest one there: the result is, on a CPU to
     the last bit, that of a run that was never interrupted. `start` are tables to begin with instead of
     random ones (nan rows stay random). `stop_on` is what the honest protocol chooses and stops on.
@@ -146,12 +113,11 @@ def train(
         raise InputError(f"k = {max(ks)} is more than the catalogue's {split.train.n_items:,} items.")
     where = resolve_device(device)
     settings = settings or Settings()
-    alike = isinstance(method, (str, Sampler)) and isinstance(settings, Settings)
+    alike = isinstance(sampler, Sampler) and isinstance(settings, Settings)
     numbers = seed_numbers(seeds, repeatable=not alike)
-    encoder = resolve_encoder(encoder)
-    samplers = _resolve_samplers(method, len(numbers))
-    if objective is None:
-        objective = contender(method).objective if isinstance(method, str) else BPR()
+    samplers = [sampler] * len(numbers) if isinstance(sampler, Sampler) else list(sampler)
+    if len(samplers) != len(numbers):
+        raise InputError(f"{len(numbers)} seeds need as many samplers, but {len(samplers)} were given.")
     given = [settings] * len(numbers) if isinstance(settings, Settings) else settings
     each = [one.under(protocol, encoder, split.train) for one in given]
     rule = HotRule.parse(hot or protocol)
@@ -160,7 +126,7 @@ def train(
     held_out = split.test if protocol == "paper" else split.validation
     check_fits(work_of(split.train, held_out, encoder, samplers, each[0], objective, where), where)
     with memory_errors_explained():
-        loop = Loop(
+        trainer = Trainer(
             split.train,
             encoder,
             samplers,
@@ -172,8 +138,8 @@ def train(
             objective=objective,
         )
     if start is not None:
-        loop.start_from(start)
-    common = loop.settings
+        trainer.start_from(start)
+    common = trainer.settings
     selection, evaluator = _select(split, protocol, common, hot_mask, ks, len(numbers), stop_on)
     identity = {
         "data": {name: fingerprint(part) for name, part in split.parts().items()},
@@ -188,9 +154,9 @@ def train(
         "start": "random" if start is None else "given tables",
         "versions": {"evenhand": evenhand.__version__, "torch": str(torch.__version__)},
     }
-    saved = Checkpoints(checkpoints, identity) if checkpoints else None
+    saved = Checkpoints(checkpoints, identity)
     with exact_repeats(common.deterministic), memory_errors_explained():
-        history, seconds, notes = train_epochs(loop, selection, evaluator, common, saved, resume, on_epoch)
+        history, seconds = trainer.run(selection, evaluator, saved, resume=resume, on_epoch=on_epoch)
     chosen = Vectors(*on_cpu(selection.vectors))
     results = _judge(split, selection, chosen, hot_mask, ks)
     best = int(np.argmax(selection.value))
@@ -201,7 +167,7 @@ def train(
         best=best,
         info={
             "encoder": describe_encoder(encoder),
-            "method": method if isinstance(method, str) else label_of(samplers[best], objective),
+            "method": label or f"{type(samplers[best]).__name__} with {type(objective).__name__}",
             "sampler": described(samplers[best]),
             "objective": described(objective),
             "settings": asdict(each[best]),
@@ -228,8 +194,8 @@ def train(
         seconds=seconds,
         notes=(
             *split.notes,
-            *loop.notes,
-            *notes,
+            *trainer.notes,
+            *saved.notes,
             *(evaluator.notes if evaluator else ()),
             *_runaway(objective, history, max(one.lr for one in each)),
         ),
@@ -250,13 +216,13 @@ def _runaway(objective: Objective, history: Sequence[Mapping[str, Any]], lr: flo
 def refitted(
     fitted: Fit,
     split: Split,
-    encoder: str | Encoder,
-    method: str | Sampler | Sequence[Sampler],
+    encoder: Encoder,
+    sampler: Sampler,
     settings: Settings | None = None,
     *,
+    objective: Objective = _BPR,
     device: str = "auto",
     on_epoch: OnEpoch | None = None,
-    objective: Objective | None = None,
 ) -> FactorModel:
     """A model for production: trained on every part, for as many epochs as were best on average."""
     everything = split.train.union(split.validation, split.test)
@@ -264,8 +230,23 @@ def refitted(
     whole = Split(everything, None, nothing, f"{split.description}; refitted on all parts", split.notes)
     settings = replace(settings or Settings(), epochs=max(1, round(float(np.mean(fitted.epochs)))))
     best = fitted.model.seeds[fitted.model.best]
-    sampler = method if isinstance(method, (str, Sampler)) else method[fitted.model.best]
-    return train(whole, encoder, sampler, [best], settings, device=device, on_epoch=on_epoch, objective=objective).model
+    label = fitted.model.info["method"]
+    return train(
+        whole, encoder, sampler, [best], settings, objective=objective, label=label, device=device, on_epoch=on_epoch
+    ).model
+
+
+@contextmanager
+def memory_errors_explained() -> Iterator[None]:
+    """Running out of memory is no bug: say what would fit."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as problem:
+        if not is_shortage(problem):
+            raise
+        raise RunError(
+            "there is not enough memory for this; lower --dim, --batch or --seeds, or use --ecdf 64."
+        ) from problem
 
 
 def seed_numbers(seeds: int | Sequence[int], *, repeatable: bool = False) -> tuple[int, ...]:
@@ -276,18 +257,6 @@ def seed_numbers(seeds: int | Sequence[int], *, repeatable: bool = False) -> tup
     if not numbers or (len(set(numbers)) != len(numbers) and not repeatable):
         raise InputError("seeds must be at least one, and all different.")
     return numbers
-
-
-def resolve_encoder(encoder: str | Encoder) -> Encoder:
-    if isinstance(encoder, Encoder):
-        return encoder
-    if encoder not in ENCODERS:
-        raise unknown("encoder", encoder, ENCODERS)
-    return ENCODERS[encoder]()
-
-
-def describe_encoder(encoder: Encoder) -> dict[str, Any]:
-    return {"name": type(encoder).__name__.lower(), **asdict(encoder)}
 
 
 def versions(device: torch.device) -> dict[str, str]:
@@ -303,16 +272,6 @@ def versions(device: torch.device) -> dict[str, str]:
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
         "threads": str(torch.get_num_threads()),
     }
-
-
-def _resolve_samplers(method: str | Sampler | Sequence[Sampler], replicas: int) -> list[Sampler]:
-    if isinstance(method, str):
-        return [contender(method).sampler] * replicas
-    if isinstance(method, Sampler):
-        return [method] * replicas
-    if len(method) != replicas:
-        raise InputError(f"{replicas} seeds need as many samplers, but {len(method)} were given.")
-    return list(method)
 
 
 def _differences(samplers: Sequence[Sampler], settings: Sequence[Settings]) -> dict[str, Any]:
@@ -331,7 +290,7 @@ def _select(
     ks: tuple[int, ...],
     replicas: int,
     stop_on: tuple[str, int],
-) -> tuple[Selection, Evaluator | None]:
+) -> tuple[EarlyStopping, Evaluator | None]:
     if protocol == "paper":
         if settings.eval_users is not None:
             raise InputError("eval_users is for the honest protocol; the paper's judges all users each epoch.")
@@ -346,7 +305,7 @@ def _select(
     )
 
 
-def _judge(split: Split, selection: Selection, chosen: Vectors, hot: np.ndarray, ks: tuple[int, ...]) -> Results:
+def _judge(split: Split, selection: EarlyStopping, chosen: Vectors, hot: np.ndarray, ks: tuple[int, ...]) -> Results:
     if isinstance(selection, BestTest):
         return selection.results()
     if not len(split.test):

@@ -14,13 +14,14 @@ from torch import Tensor
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split, share_vocabulary
 from evenhand.encoders import ENCODERS
-from evenhand.methods import from_description
 from evenhand.models.factors import FactorModel
-from evenhand.samplers.group import GroupSampler
-from evenhand.training.progress import OnEpoch
+from evenhand.objectives import Objective
+from evenhand.samplers import GroupSampler, Sampler
 from evenhand.training.run import Fit, train
 from evenhand.training.settings import Settings
+from evenhand.utils.description import from_description
 from evenhand.utils.errors import InputError
+from evenhand.utils.progress import OnEpoch
 
 VALIDATION = 0.1
 """The share of new pairs on which the update is stopped."""
@@ -46,7 +47,8 @@ def updated(
         encoder = ENCODERS[encoder_values.pop("name")](**encoder_values)
         if any(type(value) is not int for value in encoder_values.values()):
             raise TypeError("a size that is none")
-        sampler, objective = (from_description(info[part]) for part in ("sampler", "objective"))
+        sampler, objective = from_description(Sampler, info["sampler"]), from_description(Objective, info["objective"])
+        label = info.get("method")
         known_settings = {f.name for f in fields(Settings)}
         values: dict[str, Any] = {k: v for k, v in info["settings"].items() if k in known_settings}
         if epochs is not None:
@@ -77,10 +79,11 @@ def updated(
         sampler,
         model.seeds,
         settings,
+        objective=objective,
+        label=label if isinstance(label, str) else None,
         device=device,
         on_epoch=on_epoch,
         start=start,
-        objective=objective,
     )
     return replace(fitted, notes=(*notes, *fitted.notes))
 

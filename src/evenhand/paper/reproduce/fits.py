@@ -24,10 +24,10 @@ from evenhand.paper.mse import MOST_CELLS, mse
 from evenhand.paper.reproduce.people import Runs
 from evenhand.paper.reproduce.recipes import Recipe
 from evenhand.paper.reproduce.request import Request
-from evenhand.training.progress import OnEpoch
+from evenhand.training.evaluation import Result
 from evenhand.training.run import train, versions
-from evenhand.training.selection import Result
 from evenhand.training.settings import resolve_device
+from evenhand.utils.progress import OnEpoch
 from evenhand.utils.text import count
 
 METRICS = ("precision", "recall", "f1", "ndcg", "ohr", "ocr", "uhr", "ucr", "fpr", "fnr")

@@ -8,7 +8,7 @@ from typing import Any
 from evenhand.baselines.run import Challenger
 from evenhand.encoders import ENCODERS, Encoder
 from evenhand.experiments.entrants import Entrant, entrant
-from evenhand.methods import METHODS, Contender, described
+from evenhand.methods import METHODS, Contender
 from evenhand.paper.published import cells
 from evenhand.paper.reproduce.request import Request
 from evenhand.paper.reproduce.tuned import BASELINES, NEEDED, TUNED, Tuned, own_values, tuned_for
@@ -16,6 +16,7 @@ from evenhand.paper.settings import PublishedSettings, Source
 from evenhand.paper.settings import settings as published_settings
 from evenhand.samplers import Sampler
 from evenhand.training.settings import Settings
+from evenhand.utils.description import described
 from evenhand.utils.errors import InputError
 
 DEFAULT_METHODS = (*METHODS, "dns:candidates=2", "ease", "als")

@@ -19,7 +19,7 @@ import evenhand
 from evenhand.data.describe import fingerprint
 from evenhand.data.splits import Split
 from evenhand.paper.reproduce.request import PARTS, Request
-from evenhand.training.checkpoint import write_whole
+from evenhand.utils.atomic import write_whole
 from evenhand.utils.errors import InputError, written_by_us
 
 FORMAT = 1

@@ -17,9 +17,9 @@ from evenhand.paper.reproduce.fits import batches, fit_batch, forget
 from evenhand.paper.reproduce.recipes import Recipe, recipe, swept
 from evenhand.paper.reproduce.record import Record, open_record, work_folder, writing
 from evenhand.paper.reproduce.request import Request
-from evenhand.training.checkpoint import one_process
-from evenhand.training.progress import OnEpoch
 from evenhand.utils.errors import InputError, RunError, StoppedError
+from evenhand.utils.locks import one_process
+from evenhand.utils.progress import OnEpoch
 
 Tell = Callable[[str], None]
 Bars = Callable[[str], OnEpoch | None]

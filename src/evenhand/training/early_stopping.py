@@ -1,94 +1,23 @@
-"""Which epoch's model counts. `honest` stops on validation; `paper` picks the best test epoch per metric."""
+"""Early stopping: which epoch's model counts. `honest` stops on validation; `paper` picks the best test epoch."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Vectors
-from evenhand.metrics.users import AnswerSheet, UserMetrics, answer_sheet, score_sheet
-from evenhand.models.topk import Score, by_product, top_by
+from evenhand.metrics.users import UserMetrics
+from evenhand.training.evaluation import Result, Results
 
 STOPPING_K = 10
 """The honest protocol stops on NDCG at this k."""
-_SAMPLE_SEED = 0
-"""Draws the users of a sample, where only some are judged."""
 
 
-@dataclass(frozen=True)
-class Result:
-    """One replica at one k: the metrics as reported, and the users behind them."""
-
-    metrics: dict[str, float]
-    users: UserMetrics
-
-
-Results = dict[int, list[Result]]
-"""k → one result a replica."""
-
-
-@dataclass(frozen=True)
-class Evaluator:
-    """Scores every replica's lists against one held-out part, with what users already know left out."""
-
-    truth: Interactions
-    exclude: Interactions
-    hot: np.ndarray
-    ks: tuple[int, ...]
-    sample: int | None = None
-    """How many users are judged; None means all that have held-out items."""
-
-    @cached_property
-    def users(self) -> np.ndarray:
-        """Who is judged, ascending: a sample depends on the held-out part alone, never on a training seed."""
-        users = np.flatnonzero(self.truth.activity > 0)
-        if self.sample is None or self.sample >= len(users):
-            return users
-        # Sorting raw bits keeps the sample the same across numpy versions.
-        drawn = np.argsort(np.random.PCG64(_SAMPLE_SEED).random_raw(len(users)), kind="stable")
-        return np.sort(users[drawn[: self.sample]])
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a reader should know about who was judged."""
-        there = int((self.truth.activity > 0).sum())
-        if len(self.users) == there:
-            return ()
-        return (f"Each epoch was judged on a sample of {len(self.users):,} of {there:,} users; test on all.",)
-
-    def __call__(self, vectors: tuple[Tensor, Tensor]) -> list[dict[int, UserMetrics]]:
-        return self.judged([by_product(*replica) for replica in zip(*vectors, strict=True)])
-
-    def judged(self, scorers: Sequence[Score]) -> list[dict[int, UserMetrics]]:
-        """The same for anything that scores: one result for each."""
-        n_items, longest = self.truth.n_items, max(self.ks)
-        return [
-            score_sheet(top_by(score, n_items, self.users, longest, exclude=self.exclude)[0], self._sheet, self.ks)
-            for score in scorers
-        ]
-
-    @cached_property
-    def _sheet(self) -> AnswerSheet:
-        return answer_sheet(self.users, self.truth, np.asarray(self.hot, dtype=bool), self.exclude, shown_again=False)
-
-    def results(self, vectors: tuple[Tensor, Tensor]) -> Results:
-        """The reported metrics of a finished model."""
-        return self.results_by([by_product(*replica) for replica in zip(*vectors, strict=True)])
-
-    def results_by(self, scorers: Sequence[Score]) -> Results:
-        """The same for anything that scores."""
-        scored = self.judged(scorers)
-        return {k: [Result(one[k].means(), one[k]) for one in scored] for k in self.ks}
-
-
-class Selection(ABC):
+class EarlyStopping(ABC):
     """Watches every epoch of R replicas and keeps each one's chosen vectors."""
 
     def __init__(self, replicas: int) -> None:
@@ -143,8 +72,8 @@ class Selection(ABC):
                 mine[r] = new[r]
 
 
-class BestValidation(Selection):
-    """Best on validation, by NDCG@10 unless told; a replica without a rise for `patience` epochs is done."""
+class BestValidation(EarlyStopping):
+    """Best on validation, by NDCG@10 unless another metric is given; done after `patience` epochs without a rise."""
 
     def __init__(self, replicas: int, patience: int | None, k: int = STOPPING_K, metric: str = "ndcg") -> None:
         super().__init__(replicas)
@@ -172,7 +101,7 @@ class BestValidation(Selection):
         self.done = state["done"].numpy()
 
 
-class BestTest(Selection):
+class BestTest(EarlyStopping):
     """The paper's choice: the best test epoch per metric and k, bias rates at the best-precision epoch."""
 
     RISING = ("precision", "recall", "f1", "ndcg")
@@ -232,7 +161,7 @@ class BestTest(Selection):
         }
 
 
-class LastEpoch(Selection):
+class LastEpoch(EarlyStopping):
     """No held-out part to choose on: the last epoch counts."""
 
     def see(self, epoch: int, scored: Sequence[dict[int, UserMetrics]], tensors: Sequence[Tensor]) -> None:

@@ -1,13 +1,9 @@
-"""The training loop: positives in random order, a negative for each, one step of Adam.
-
-R replicas with seeds of their own train side by side; nothing that one of them draws or learns depends on
-the others.
-"""
+"""All that changes while a model is trained: its tables, the loss, Adam, the samplers, and the place in the epoch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -19,26 +15,13 @@ from evenhand.encoders.base import Encoder, Tables, Vectors
 from evenhand.objectives import BPR, Objective
 from evenhand.samplers.base import BoundSampler, Sampler, bind, check_together
 from evenhand.training.adam import Adam
-from evenhand.training.engines import Plan, engine_for
+from evenhand.training.memory_estimate import work_of
 from evenhand.training.settings import Settings, is_sparse
-from evenhand.utils.errors import DivergedError, InputError
+from evenhand.utils.errors import InputError
 
 
-@dataclass(frozen=True)
-class EpochLog:
-    """What one pass over the data did, one value a replica."""
-
-    loss: np.ndarray
-    hot_share: np.ndarray
-    """Share of hot items among the sampled negatives."""
-    false_share: np.ndarray | None
-    """Share of false negatives among them: items of the user that were held out; None without such a part."""
-    sampler: dict[str, np.ndarray]
-    """What the sampler reports of itself, such as the α it follows."""
-
-
-class Loop:
-    """Everything that changes while training, and the one method that changes it: `run_epoch`."""
+class TrainState:
+    """R replicas on one device, ready to train; `state` and `load_state` are for checkpoints."""
 
     def __init__(
         self,
@@ -59,10 +42,10 @@ class Loop:
         self.settings = self._each[0]
         self.samplers = _bind(samplers, train, device)
         self.model = encoder.start(train, seeds, device)
-        self.negatives = self.settings.negatives or objective.negatives
-        self.is_plain_mf = type(self.model) is Tables and type(objective) is BPR
-        """Whether gradients are those of two tables and BPR, which engines know in closed form."""
-        self._decay = [encoder.weight_decay if s.weight_decay is None else s.weight_decay for s in self._each]
+        self.work = work_of(train, held_out, encoder, samplers, self.settings, objective, device)
+        """What is asked for, by which the engine is chosen."""
+        self.negatives = self.work.negatives
+        self.decay = [encoder.weight_decay if s.weight_decay is None else s.weight_decay for s in self._each]
         self._lazy = _updates_lazily(self.settings, encoder, self.model)
         self._new_loss = partial(objective.start, train, self.model, self.seeds)
         self._start_loss()
@@ -79,13 +62,16 @@ class Loop:
             raise InputError("there is nothing to train on: every user has consumed every item.")
         self.hot = torch.from_numpy(hot).to(device)
         self.held_out_keys = None if held_out is None else torch.from_numpy(held_out.keys).to(device)
-        self.engine = engine_for(self)
 
     @property
     def steps(self) -> int:
         """Batches in an epoch; at least one, even where an incomplete batch would be dropped."""
         whole, rest = divmod(len(self.users), self.settings.batch)
         return max(1, whole if self.settings.drop_last else whole + (rest > 0))
+
+    def rates(self, epoch: int) -> list[float]:
+        """The learning rate of each replica in an epoch, counted from 0."""
+        return [settings.lr_at(epoch) for settings in self._each]
 
     def finals(self) -> tuple[Vectors, ...]:
         """The model's vectors as the objective wants them in the end; several where validation picks one."""
@@ -110,64 +96,11 @@ class Loop:
     def _start_loss(self) -> None:
         """A loss for the tables as they are: it may take its own first values from them."""
         self.loss = self._new_loss()
-        own = self._decay if self.loss.decays else [0.0] * len(self.seeds)
+        own = self.decay if self.loss.decays else [0.0] * len(self.seeds)
         self.optimisers = [
-            Adam(self.model.parameters(), self._decay, lazy=self._lazy),
+            Adam(self.model.parameters(), self.decay, lazy=self._lazy),
             Adam(self.loss.parameters(), own),
         ]
-
-    def rates(self, epoch: int) -> list[float]:
-        """The learning rate of each replica in an epoch, counted from 0."""
-        return [settings.lr_at(epoch) for settings in self._each]
-
-    def move(self, epoch: int, users: Tensor, items: Tensor) -> None:
-        """One step of Adam along what `backward` left, for a batch of these users [R, B] and items [R, …]."""
-        model, loss = self.optimisers
-        model.step(self.rates(epoch), (users, items.flatten(1)))
-        loss.step(self.rates(epoch))
-
-    def run_epoch(self, epoch: int, pause: Callable[[], bool] = lambda: False) -> EpochLog | None:
-        """Run the epoch from where it stands; None if `pause` asked to stop after one of its steps."""
-        plan = Plan.of(self.seeds, epoch, len(self.users), self.steps, self.device)
-        self.loss.begin_epoch(epoch)
-        while self.step < self.steps:
-            last = min(self.steps, self.step + self.engine.stride)
-            self.tally += self.engine.run(plan, self.step, last)
-            self.step = last
-            if pause() and self.step < self.steps:
-                self._check_finite(epoch)
-                return None
-        self._check_finite(epoch)
-        loss, hot, false = (self.tally / self.steps).cpu().numpy()
-        self.step = 0
-        self.tally.zero_()
-        return EpochLog(
-            loss=loss,
-            hot_share=hot,
-            false_share=None if self.held_out is None else false,
-            sampler={name: value.cpu().numpy() for name, value in self._diagnostics().items()},
-        )
-
-    def _check_finite(self, epoch: int) -> None:
-        """Stop before a state is judged or saved that is no good.
-
-        The loss was taken before the last step, so the vectors are looked at too: from their norms, which
-        overflow where their products would.
-        """
-        found = [("loss", self.tally[0])]
-        for table in (*self.model.parameters(), *self.loss.parameters()):
-            found.append(("vectors", torch.linalg.vector_norm(table.detach().flatten(1), dim=1)))
-        for what, values in found:
-            wrong = (~values.isfinite()).nonzero().flatten().tolist()
-            if wrong:
-                raise DivergedError(
-                    f"the {what} became {float(values[wrong[0]])} in epoch {epoch + 1}; lower --lr, as "
-                    f"{self.rates(epoch)[wrong[0]]:g} is probably too high"
-                )
-
-    def _diagnostics(self) -> dict[str, Tensor]:
-        each = [one.diagnostics() for one in self.samplers]
-        return {name: torch.cat([one[name] for one in each]) for name in each[0]}
 
     def state(self) -> dict[str, Tensor]:
         """All that a resumed run needs to go on as if it had never stopped."""
@@ -191,6 +124,11 @@ class Loop:
             sampler.load_state(under(f"sampler.{r}.", state))
         self.tally.copy_(state["tally"])
         self.step = step
+
+
+def under(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The entries whose names start with the prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
 
 def _each(settings: Settings | Sequence[Settings], replicas: int) -> list[Settings]:
@@ -229,11 +167,6 @@ def _bind(samplers: Sequence[Sampler], train: Interactions, device: torch.device
             made[sampler] = bind([sampler], train, device)
         bound.append(made[sampler])
     return bound
-
-
-def under(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The entries whose names start with the prefix, without it."""
-    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
 
 def _skipped_users(train: Interactions, usable: np.ndarray) -> tuple[str, ...]:

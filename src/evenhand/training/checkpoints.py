@@ -11,8 +11,6 @@ import json
 import os
 import re
 import shutil
-import signal
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -22,7 +20,10 @@ from typing import Any
 
 from torch import Tensor
 
-from evenhand.utils.errors import InputError, RunError
+from evenhand.training.early_stopping import EarlyStopping
+from evenhand.training.state import TrainState, under
+from evenhand.utils.atomic import write_whole
+from evenhand.utils.errors import DivergedError, InputError, RunError
 
 FORMAT = 1
 _NAME = re.compile(r"(\d{8,})-([0-9a-f]{64})\.safetensors")
@@ -33,20 +34,58 @@ LONG_EPOCH = 60.0
 
 @dataclass
 class Checkpoints:
-    """The checkpoints of one fit, in a folder of their own."""
+    """The checkpoints of one fit, in a folder of their own; without a folder nothing is kept."""
 
-    folder: Path
+    folder: Path | None
     identity: Mapping[str, Any]
     """What a resumed run must agree on: data, method, settings, seeds. JSON values."""
     share: float = 0.03
     """Write no more often than keeps the cost below this share of the time; 0 writes every time."""
     notes: list[str] = field(default_factory=list)
+    epochs: int = 0
+    """How many epochs the newest checkpoint has behind it."""
     _last: float = field(default_factory=time.monotonic)
     _cost: float = 0.0
     _damaged: list[Path] = field(default_factory=list)
 
+    def keep(self, state: TrainState, stopping: EarlyStopping, history: list[dict[str, Any]], seconds: float) -> None:
+        """Save everything that training needs to go on."""
+        if self.folder is None:
+            return
+        tensors = state.state() | {f"selection.{name}": t for name, t in stopping.state().items()}
+        self.save(tensors, {"step": state.step, "history": history, "seconds": seconds})
+        self.epochs = len(history)
+
+    def restore(self, state: TrainState, stopping: EarlyStopping) -> tuple[list[dict[str, Any]], float]:
+        """Put everything back as the newest checkpoint has it: its history, and the seconds it took."""
+        if self.folder is None or (found := self.load()) is None:
+            return [], 0.0
+        tensors, facts = found
+        with fitting(self.folder):
+            state.load_state({n: t for n, t in tensors.items() if not n.startswith("selection.")}, facts["step"])
+            stopping.load_state(under("selection.", tensors), state.device)
+            history, seconds = list(facts["history"]), float(facts["seconds"])
+        self.epochs = len(history)
+        return history, seconds
+
+    def how_to_go_on(self, epochs: int) -> str:
+        """What to tell somebody who stopped the training after so many epochs."""
+        done = f"stopped after {epochs} epoch{'s' if epochs != 1 else ''}"
+        return f"{done}; everything is saved: go on with --resume." if self.folder else f"{done}; nothing was saved."
+
+    @contextmanager
+    def divergence_explained(self) -> Iterator[None]:
+        """Say what is left of a run whose numbers ran away."""
+        try:
+            yield
+        except DivergedError as problem:
+            rest = f"; the last good checkpoint, after epoch {self.epochs}, is kept: start over with --force"
+            raise RunError(f"{problem}{rest if self.epochs else ''}.") from problem
+
     def due(self) -> bool:
         """At the end of an epoch: whether enough time has passed since the last one."""
+        if self.folder is None:
+            return False
         return self.share == 0 or (time.monotonic() - self._last) * self.share >= self._cost
 
     def due_within(self) -> bool:
@@ -57,6 +96,7 @@ class Checkpoints:
         """Temporary file, sync, rename; then all but the last two whole ones are removed."""
         from safetensors.numpy import save
 
+        assert self.folder is not None
         began = time.monotonic()
         document = {"format": FORMAT, "identity": self.identity, "facts": facts}
         content = save(
@@ -81,6 +121,7 @@ class Checkpoints:
         """The newest checkpoint that is whole; None where there is none. Changes nothing on disk."""
         from safetensors.torch import load
 
+        assert self.folder is not None
         self._damaged = []
         for _, path in reversed(self._found()):
             content = _whole(path)
@@ -99,6 +140,7 @@ class Checkpoints:
 
     def _tidy(self) -> None:
         """Remove what is damaged, outdated, or was left half written by a process that was killed."""
+        assert self.folder is not None
         for path in (*self._damaged, *self.folder.glob("*.partial")):
             path.unlink(missing_ok=True)
         self._damaged = []
@@ -120,7 +162,7 @@ class Checkpoints:
             )
 
     def _found(self) -> list[tuple[int, Path]]:
-        if not self.folder.is_dir():
+        if self.folder is None or not self.folder.is_dir():
             return []
         named = ((_NAME.fullmatch(path.name), path) for path in self.folder.iterdir())
         return sorted((int(match[1]), path) for match, path in named if match and path.is_file())
@@ -187,83 +229,3 @@ def discard(folder: Path) -> None:
     with suppress(OSError):
         os.rename(folder, gone)
     shutil.rmtree(gone, ignore_errors=True)
-
-
-def write_whole(target: Path, content: bytes) -> None:
-    """Write so that the file is either there with all of its content or not there at all."""
-    partial = target.with_name(target.name + ".partial")
-    try:
-        with partial.open("wb") as sink:
-            sink.write(content)
-            sink.flush()
-            os.fsync(sink.fileno())
-        os.replace(partial, target)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-    _sync_folder(target.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    if hasattr(os, "O_DIRECTORY"):
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-@contextmanager
-def one_process(folder: Path) -> Iterator[None]:
-    """Refuse to work in a folder that another process works in; the system frees it when a process dies."""
-    try:
-        import fcntl
-    except ImportError:  # no such lock on this system
-        yield
-        return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError as problem:
-        raise InputError(f"cannot write to {folder}: {problem.strerror}.") from problem
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"another process is working in {folder}; wait for it or choose another.") from None
-        except OSError:  # a file system without locks
-            pass
-        try:
-            yield
-        finally:
-            with suppress(OSError):  # where nothing came of it, no empty folder stays behind
-                folder.rmdir()
-    finally:
-        os.close(handle)
-
-
-class StopSignal:
-    """Turns the first Ctrl-C into a polite request; a second one interrupts at once."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    def __call__(self) -> bool:
-        return self.asked
-
-    @contextmanager
-    def listening(self) -> Iterator[StopSignal]:
-        if threading.current_thread() is not threading.main_thread():
-            yield self
-            return
-
-        def ask(number: int, frame: Any) -> None:
-            if self.asked:
-                raise KeyboardInterrupt
-            self.asked = True
-
-        before = signal.signal(signal.SIGINT, ask)
-        try:
-            yield self
-        finally:
-            signal.signal(signal.SIGINT, before)
