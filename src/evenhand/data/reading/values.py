@@ -18,53 +18,62 @@ from evenhand.data.reading.columns import Loaded, is_string, quoted
 from evenhand.utils.errors import InputError
 
 
-def encode_ids(loaded: Loaded, role: str) -> tuple[np.ndarray, pa.Array]:
-    """(int32 code of each row, sorted unique ids that occur); the codes are the caller's to use up."""
+def encode_ids(loaded: Loaded, role: str, *, strict: bool = True) -> tuple[np.ndarray, pa.Array]:
+    """(int32 code of each row, sorted unique ids that occur); the codes are the caller's to use up.
+
+    A row without an id is an error, or, unless `strict`, has the code -1.
+    """
     values, codes = loaded.codes[role].finish()
-    ids = _as_ids(loaded, role, values, bool(len(codes)) and codes.min() < 0)
-    empty = np.asarray(pc.is_null(ids) if pa.types.is_integer(ids.type) else pc.equal(ids.fill_null(""), ""))
-    if empty.any() or codes.min() < 0:
+    ids = _as_ids(loaded, role, values)
+    blank = ids
+    if is_string(ids.type):
+        blank = pc.if_else(_is_blank(ids), pa.scalar(None, ids.type), ids)
+    empty = np.asarray(blank.is_null())
+    if strict and (empty.any() or codes.min() < 0):
         # The extra last entry answers for code -1, a null.
         missing = np.append(empty, True)[codes]
         if missing.any():
             where = loaded.place(int(missing.argmax()))
             raise InputError(f"{loaded.called(role)} has no id in {where}; fill it in or drop such rows.")
-    vocabulary = ids.filter(pa.array(used(codes, len(ids)))).unique()
+    vocabulary = ids.filter(pa.array(used(codes, len(ids)) & ~empty)).unique()
     vocabulary = vocabulary.take(pc.sort_indices(vocabulary))
-    recode(codes, np.asarray(pc.index_in(ids, value_set=vocabulary).fill_null(-1)))
+    recode(codes, np.asarray(pc.index_in(blank, value_set=vocabulary).fill_null(-1)))
     return codes, vocabulary
 
 
-def _as_ids(loaded: Loaded, role: str, values: pa.Array, absent: bool) -> pa.Array:
+def _is_blank(texts: pa.Array) -> pa.Array:
+    return pc.equal(pc.utf8_trim_whitespace(texts.fill_null("")), "")
+
+
+def _as_ids(loaded: Loaded, role: str, values: pa.Array) -> pa.Array:
     """The values in a type that can be an id: integers or strings."""
     kind = values.type
     if pa.types.is_null(kind):
         return values.cast(pa.string())
     if is_string(kind):
-        return _integers_if_exact(values) if loaded.is_text else values.cast(pa.string())
+        texts = values.cast(pa.string())
+        return _integers_if_exact(texts) if loaded.is_text else texts
     if pa.types.is_integer(kind):
         return _int64_or_string(values)
     if pa.types.is_floating(kind):
+        # A frame turns integers into floats where some are missing.
         try:
-            whole = values.cast(pa.int64())
+            return pc.if_else(pc.is_nan(values), pa.scalar(None, kind), values).cast(pa.int64())
         except pa.ArrowInvalid:
-            whole = None
-        if whole is not None and not whole.null_count and not absent:
-            return whole
-        raise InputError(
-            f"{loaded.called(role)} has type {kind} with missing or fractional values; "
-            "drop the rows without an id and convert the column to integers or strings."
-        )
+            raise InputError(
+                f"{loaded.called(role)} has type {kind} with fractional values; convert it to integers or strings."
+            ) from None
     raise InputError(f"{loaded.called(role)} has type {kind}; ids must be integers or strings.")
 
 
 def _integers_if_exact(values: pa.Array) -> pa.Array:
     """int64 if every text is just how that integer is written ('007' is not), else the texts."""
-    exact = pc.all(pc.match_substring_regex(values.drop_null(), r"^(0|-?[1-9][0-9]*)$")).as_py()
+    filled = pc.if_else(_is_blank(values), pa.scalar(None, values.type), values)
+    exact = pc.all(pc.match_substring_regex(filled.drop_null(), r"^(0|-?[1-9][0-9]*)$")).as_py()
     if not exact:
         return values
     try:
-        return values.cast(pa.int64())
+        return filled.cast(pa.int64())
     except pa.ArrowInvalid:
         return values
 
