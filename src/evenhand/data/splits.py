@@ -153,7 +153,7 @@ def given_split(
     given = {"train": train, "validation": validation_part, "test": test}
     parts, notes = share_vocabulary({name: part for name, part in given.items() if part is not None})
     parts, more_notes = _without_repeats(parts)
-    notes += more_notes
+    notes = tuple(f"{name}: {note}" for name, part in parts.items() for note in part.notes) + notes + more_notes
     description = f"given {' and '.join(parts)} parts"
     if validation > 0:
         everything = parts["train"]

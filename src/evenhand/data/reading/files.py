@@ -96,6 +96,21 @@ def find_files(source: str | Path) -> list[File]:
     return found
 
 
+def given_parts(folder: str) -> dict[str, Path]:
+    """name → file of a split that a folder holds: train, test and perhaps validation; nothing where it holds none."""
+    if is_uri(folder) or not Path(folder).is_dir():
+        return {}
+    found: dict[str, Path] = {}
+    for name in ("train", "validation", "test"):
+        files = [path for path in Path(folder).glob(f"{name}.*") if path.is_file() and _is_part(path, Path(folder))]
+        if len(files) > 1:
+            listed = " and ".join(sorted(path.name for path in files))
+            raise InputError(f"'{folder}' holds {listed}; keep one of them, so that it is clear which is {name}.")
+        if files:
+            found[name] = files[0]
+    return found if {"train", "test"} <= set(found) else {}
+
+
 def _in_store(uri: str, label: str) -> list[File]:
     import pyarrow as pa
     from pyarrow import fs
