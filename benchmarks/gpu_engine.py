@@ -54,7 +54,7 @@ def small(
     steps = -(-n // batch)
     fused = FusedSteps(
         fresh(replicas, train.n_users, 32, False), fresh(replicas, train.n_items, 32, False), pairs,
-        *law_and_rule(sampler, train), batch=batch, steps=steps, decay=[7e-5] * replicas,
+        *law_and_rule(sampler, train), batch=batch, steps=steps, decay=[0.0] * replicas, l2=[1e-4] * replicas,
         hot=torch.from_numpy(hot_items(train.popularity)).to(DEVICE), exact_sums=exact_sums, shape=shape,
     )  # fmt: skip
 
@@ -131,7 +131,7 @@ class WebSize:
         steps = self.n // batch
         fused = FusedSteps(
             *self.tables, (self.users, self.items), Law("uniform", self.indptr, self.items), self.rule,
-            batch=batch, steps=steps, decay=[0.0], hot=self.hot, exact_sums=exact_sums, shape=shape,
+            batch=batch, steps=steps, decay=[0.0], l2=[1e-4], hot=self.hot, exact_sums=exact_sums, shape=shape,
         )  # fmt: skip
         keys = [keyed.hashes(keyed.keys([0], purpose, device=DEVICE), steps) for purpose in (2, 3)]
         fused.begin_epoch(self.order.unsqueeze(0), *keys, [1e-3])

@@ -15,6 +15,7 @@ from evenhand.data.splits import Split
 from evenhand.encoders import MF, Encoder, LightGCN, Vectors
 from evenhand.metrics.bias import Rate
 from evenhand.metrics.users import RATES, UserMetrics
+from evenhand.objectives import BPR
 from evenhand.samplers import (
     AUCSampler,
     BalancedSampler,
@@ -616,7 +617,7 @@ def test_without_validation_the_last_epoch_counts() -> None:
     done = trained(split, "honest")
     assert done.epochs == (8, 8)
     assert done.validation is None
-    expected = after(8, loop(split.train, DynamicSampler(), [0, 1], SETTINGS))
+    expected = after(8, loop(split.train, DynamicSampler(), [0, 1], SETTINGS.under("honest", MF(), None, BPR())))
     assert torch.equal(done.model.user_vectors, expected.users)
 
 
@@ -631,8 +632,8 @@ def test_the_usual_decay_falls_as_pairs_grow_where_every_row_moves() -> None:
     small, large = (simulate_log(n, 300, 20 * n, seed=0) for n in (400, 20_000))
     assert len(small) < USUAL_PAIRS < len(large)
     for encoder in (MF(), LightGCN()):
-        assert Settings().under("honest", encoder, small).weight_decay == encoder.weight_decay
-        found = Settings().under("honest", encoder, large).weight_decay
+        assert Settings().under("paper", encoder, small, BPR()).weight_decay == encoder.weight_decay
+        found = Settings().under("paper", encoder, large, BPR()).weight_decay
         assert found == pytest.approx(encoder.weight_decay * USUAL_PAIRS / len(large), rel=0.01)
-    assert Settings(updates="sparse").under("honest", MF(), large).weight_decay == MF.weight_decay
-    assert Settings(weight_decay=0.1).under("honest", MF(), large).weight_decay == 0.1
+    assert Settings(updates="sparse").under("paper", MF(), large, BPR()).weight_decay == MF.weight_decay
+    assert Settings(weight_decay=0.1).under("paper", MF(), large, BPR()).weight_decay == 0.1

@@ -25,9 +25,8 @@ from evenhand.audit.document import to_json
 from evenhand.data.interactions import Interactions
 from evenhand.models import FactorModel
 from evenhand.models.blend_model import BlendModel
-from evenhand.models.export import export
-from evenhand.models.item_table import CountTable, DenseTable, SparseTable
-from evenhand.models.item_weights import ItemWeightModel
+from evenhand.models.item_weights import CountTable, DenseTable, ItemWeightModel, SparseTable
+from evenhand.models.vector_files import export
 from evenhand.testing import corner_cases
 
 CSV = "user,item,rating,timestamp\n1,a,5,10\n1,b,3.5,11\n2,a,,12\n"

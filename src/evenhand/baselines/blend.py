@@ -27,9 +27,9 @@ from evenhand.data.splits import Split, held_out_share
 from evenhand.encoders import MF, Encoder, LightGCN
 from evenhand.methods import METHODS, contender
 from evenhand.models.blend_model import BlendModel, Part, standardised
-from evenhand.models.external_vectors import vectors_from
 from evenhand.models.factors import FactorModel
 from evenhand.models.topk import Score
+from evenhand.models.vector_files import vectors_from
 from evenhand.training.early_stopping import STOPPING_K
 from evenhand.training.evaluation import Evaluator
 from evenhand.training.run import train

@@ -101,7 +101,7 @@ def train(
     the last bit, that of a run that was never interrupted. `start` are tables to begin with instead of
     random ones (nan rows stay random). `stop_on` is what the honest protocol chooses and stops on.
 
-    Settings in a list belong to one replica each and may differ in lr and weight_decay. Where they or the
+    Settings in a list belong to one replica each and may differ in lr, weight_decay and l2. Where they or the
     samplers are given so, a seed may come more than once: the same draws under other parameters.
     """
     if not isinstance(split, Split):
@@ -119,7 +119,7 @@ def train(
     if len(samplers) != len(numbers):
         raise InputError(f"{len(numbers)} seeds need as many samplers, but {len(samplers)} were given.")
     given = [settings] * len(numbers) if isinstance(settings, Settings) else settings
-    each = [one.under(protocol, encoder, split.train) for one in given]
+    each = [one.under(protocol, encoder, split.train, objective) for one in given]
     rule = HotRule.parse(hot or protocol)
     hot_mask = rule.mask(split)
 

@@ -46,6 +46,8 @@ class TrainState:
         """What is asked for, by which the engine is chosen."""
         self.negatives = self.work.negatives
         self.decay = [encoder.weight_decay if s.weight_decay is None else s.weight_decay for s in self._each]
+        self.l2 = [s.l2 or 0.0 for s in self._each]
+        """λ of each replica for the rows of a batch."""
         self._lazy = _updates_lazily(self.settings, encoder, self.model)
         self._new_loss = partial(objective.start, train, self.model, self.seeds)
         self._start_loss()
@@ -132,13 +134,13 @@ def under(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _each(settings: Settings | Sequence[Settings], replicas: int) -> list[Settings]:
-    """The settings of every replica; side by side they may differ in learning rate and weight decay only."""
+    """The settings of every replica; side by side they may differ in learning rate and regularisation only."""
     each = [settings] * replicas if isinstance(settings, Settings) else list(settings)
     if len(each) != replicas:
         raise InputError(f"{replicas} seeds need as many settings, but {len(each)} were given.")
     for one in each:
-        if replace(one, lr=each[0].lr, weight_decay=each[0].weight_decay) != each[0]:
-            raise InputError("replicas that train side by side may differ in lr and weight_decay only.")
+        if replace(one, lr=each[0].lr, weight_decay=each[0].weight_decay, l2=each[0].l2) != each[0]:
+            raise InputError("replicas that train side by side may differ in lr, weight_decay and l2 only.")
     return each
 
 

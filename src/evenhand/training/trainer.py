@@ -22,6 +22,7 @@ from evenhand.training.checkpoints import Checkpoints
 from evenhand.training.early_stopping import EarlyStopping
 from evenhand.training.engines import Plan, engine_for
 from evenhand.training.evaluation import Evaluator, best_final
+from evenhand.training.l2 import add_gradient
 from evenhand.training.state import TrainState
 from evenhand.utils import keyed
 from evenhand.utils.errors import DivergedError, StoppedError
@@ -127,6 +128,7 @@ class Trainer(TrainState):
         loss = self.loss(batch) if users.is_cuda else torch.cat([self.loss(one) for one in batch.each()])
         loss.sum().backward()
         self.loss.finish()
+        add_gradient(self.model, self.loss, self.l2, users, positives, negatives)
         adam, adam_of_loss = self.optimisers
         adam.step(self.rates(epoch), (users, torch.cat([positives.unsqueeze(-1), negatives], dim=-1).flatten(1)))
         adam_of_loss.step(self.rates(epoch))

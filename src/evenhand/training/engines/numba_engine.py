@@ -95,12 +95,13 @@ class NumbaEngine(Engine):
         tally = np.zeros((3, len(trainer.seeds)))
         threads = min(self._threads, torch.get_num_threads())
         numba.set_num_threads(threads)
-        lr, decay = (np.array(values, dtype=np.float64) for values in (trainer.rates(plan.epoch), adam.decay))
+        own_numbers = (trainer.rates(plan.epoch), adam.decay, trainer.l2)
+        lr, decay, l2 = (np.array(values, dtype=np.float64) for values in own_numbers)
         users, items = (_table(adam, side, self._sides[side]) for side in (0, 1))
         order, done = plan.order.numpy(), int(adam.steps[0])
         own, shared = (keys.numpy().view(np.uint64) for keys in (plan.own, plan.shared))
         self._read_alpha()
-        moves = Moves(lr, decay, *_CORRECTIONS)
+        moves = Moves(lr, decay, l2, *_CORRECTIONS)
         for step in range(first, last):
             begin = step * trainer.settings.batch
             size = min(trainer.settings.batch, order.shape[1] - begin)
@@ -133,19 +134,20 @@ class NumbaEngine(Engine):
                 sampler.load_state({"alpha": torch.tensor([alpha])} if sampler.state() else {})
 
 
-def _side(trainer: Trainer, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Slots, gradients and touched rows of one table."""
+def _side(trainer: Trainer, number: int) -> tuple[np.ndarray, ...]:
+    """Slots, gradients, touched rows and how often each is drawn, of one table."""
     replicas, n, dim = trainer.optimisers[0].parameters[number].shape
     most = min(n, (1 + number) * trainer.settings.batch)
     return (
         np.full((replicas, n), -1, dtype=np.int32),
         np.zeros((replicas, most, dim), dtype=np.float32),
         np.zeros((replicas, most), dtype=np.int32),
+        np.zeros((replicas, most), dtype=np.int32),
     )
 
 
-def _table(adam: Adam, number: int, side: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Table:
-    slot, gradient, touched = side
+def _table(adam: Adam, number: int, side: tuple[np.ndarray, ...]) -> Table:
+    slot, gradient, touched, times = side
     return Table(
         rows=adam.parameters[number].detach().numpy(),
         mean=adam.mean[number].numpy(),
@@ -154,6 +156,7 @@ def _table(adam: Adam, number: int, side: tuple[np.ndarray, np.ndarray, np.ndarr
         slot=slot,
         gradient=gradient,
         touched=touched,
+        times=times,
     )
 
 

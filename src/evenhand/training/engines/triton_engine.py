@@ -56,6 +56,7 @@ class TritonEngine(Engine):
             batch=trainer.settings.batch,
             steps=trainer.steps,
             decay=adam.decay,
+            l2=trainer.l2,
             hot=trainer.hot,
             held_out=trainer.held_out_keys,
         )

@@ -16,7 +16,6 @@ if not find_spec("triton"):
 if not CUDA:
     os.environ["TRITON_INTERPRET"] = "1"
 
-from evenhand import keyed  # noqa: E402
 from evenhand.data.interactions import Interactions  # noqa: E402
 from evenhand.samplers.auc import AUCSampler  # noqa: E402
 from evenhand.samplers.base import Batch, Sampler, bind, rows  # noqa: E402
@@ -26,6 +25,8 @@ from evenhand.samplers.group import GroupSampler  # noqa: E402
 from evenhand.samplers.uniform import UniformSampler  # noqa: E402
 from evenhand.training.engines.fused import FusedSteps  # noqa: E402
 from evenhand.training.engines.fused_tables import Table, law_and_rule  # noqa: E402
+from evenhand.training.l2 import penalty  # noqa: E402
+from evenhand.utils import keyed  # noqa: E402
 
 DEVICE = "cuda" if CUDA else "cpu"
 SAMPLERS: dict[str, Sampler] = {
@@ -80,7 +81,8 @@ class Plain:
         live = [t.clone().requires_grad_() for t in self.tables]
         user, positive, negative = rows(live[0], users), rows(live[1], positives), rows(live[1], negatives)
         loss = softplus((user * negative).sum(-1) - (user * positive).sum(-1)).mean(1)
-        gradients = torch.autograd.grad(loss.sum(), live)
+        pull = s.l2 * penalty(user, positive, negative.unsqueeze(2))
+        gradients = torch.autograd.grad((loss + pull).sum(), live)
         for i, touched in enumerate((users, torch.cat([positives, negatives], 1))):
             self._adam(i, gradients[i], touched)
         hot = s.hot[negatives].double().mean(1)
@@ -126,6 +128,7 @@ class Setup:
         ]
         self.rates = torch.tensor([0.01 * (1 + seed) for seed in seeds], device=DEVICE)
         self.decay = torch.tensor([1e-4 * seed for seed in seeds], device=DEVICE)
+        self.l2 = torch.tensor([0.3 * seed for seed in seeds], device=DEVICE)
         self.hot = on_device(train.popularity >= np.median(train.popularity))
         chance = np.random.default_rng(5)
         self.held_out = on_device(np.flatnonzero(chance.random(train.n_users * train.n_items) < 0.3))
@@ -139,7 +142,7 @@ class Setup:
         law, rule = law_and_rule(self.bound, self.train)
         made = FusedSteps(
             *tables, (self.pair_users, self.pair_items), law, rule, batch=self.batch, steps=self.steps,
-            decay=self.decay, hot=self.hot, held_out=self.held_out, **options,
+            decay=self.decay, l2=self.l2, hot=self.hot, held_out=self.held_out, **options,
         )  # fmt: skip
         made.begin_epoch(self.order, self.own, self.shared, self.rates)
         return made, tables

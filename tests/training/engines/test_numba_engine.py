@@ -187,7 +187,7 @@ def test_replicas_may_differ_in_rate_decay_and_the_samplers_numbers(engine: Any)
 
 
 def test_settings_that_fix_the_shape_of_a_run_must_agree() -> None:
-    with pytest.raises(InputError, match="may differ in lr and weight_decay only"):
+    with pytest.raises(InputError, match="may differ in lr, weight_decay and l2 only"):
         loop(log(), UniformSampler(), [Settings(batch=40), Settings(batch=41)], [0, 1])
     with pytest.raises(InputError, match="3 seeds need as many settings, but 2 were given"):
         loop(log(), UniformSampler(), [Settings(), Settings()], [0, 1, 2])
