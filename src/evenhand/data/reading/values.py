@@ -21,14 +21,15 @@ from evenhand.utils.errors import InputError
 def encode_ids(loaded: Loaded, role: str, *, strict: bool = True) -> tuple[np.ndarray, pa.Array]:
     """(int32 code of each row, sorted unique ids that occur); the codes are the caller's to use up.
 
-    A row without an id is an error, or, unless `strict`, has the code -1.
+    A row without an id is an error, or, unless `strict`, has the code -1; then blanks are no id either.
     """
     values, codes = loaded.codes[role].finish()
+    if is_string(values.type):
+        values = values.cast(pa.string())
+        shown = values if strict else pc.utf8_trim_whitespace(values)
+        values = pc.if_else(pc.equal(shown.fill_null(""), ""), pa.scalar(None, values.type), values)
     ids = _as_ids(loaded, role, values)
-    blank = ids
-    if is_string(ids.type):
-        blank = pc.if_else(_is_blank(ids), pa.scalar(None, ids.type), ids)
-    empty = np.asarray(blank.is_null())
+    empty = np.asarray(ids.is_null())
     if strict and (empty.any() or codes.min() < 0):
         # The extra last entry answers for code -1, a null.
         missing = np.append(empty, True)[codes]
@@ -37,12 +38,8 @@ def encode_ids(loaded: Loaded, role: str, *, strict: bool = True) -> tuple[np.nd
             raise InputError(f"{loaded.called(role)} has no id in {where}; fill it in or drop such rows.")
     vocabulary = ids.filter(pa.array(used(codes, len(ids)) & ~empty)).unique()
     vocabulary = vocabulary.take(pc.sort_indices(vocabulary))
-    recode(codes, np.asarray(pc.index_in(blank, value_set=vocabulary).fill_null(-1)))
+    recode(codes, np.asarray(pc.index_in(ids, value_set=vocabulary).fill_null(-1)))
     return codes, vocabulary
-
-
-def _is_blank(texts: pa.Array) -> pa.Array:
-    return pc.equal(pc.utf8_trim_whitespace(texts.fill_null("")), "")
 
 
 def _as_ids(loaded: Loaded, role: str, values: pa.Array) -> pa.Array:
@@ -51,8 +48,7 @@ def _as_ids(loaded: Loaded, role: str, values: pa.Array) -> pa.Array:
     if pa.types.is_null(kind):
         return values.cast(pa.string())
     if is_string(kind):
-        texts = values.cast(pa.string())
-        return _integers_if_exact(texts) if loaded.is_text else texts
+        return _integers_if_exact(values) if loaded.is_text else values
     if pa.types.is_integer(kind):
         return _int64_or_string(values)
     if pa.types.is_floating(kind):
@@ -68,12 +64,11 @@ def _as_ids(loaded: Loaded, role: str, values: pa.Array) -> pa.Array:
 
 def _integers_if_exact(values: pa.Array) -> pa.Array:
     """int64 if every text is just how that integer is written ('007' is not), else the texts."""
-    filled = pc.if_else(_is_blank(values), pa.scalar(None, values.type), values)
-    exact = pc.all(pc.match_substring_regex(filled.drop_null(), r"^(0|-?[1-9][0-9]*)$")).as_py()
+    exact = pc.all(pc.match_substring_regex(values.drop_null(), r"^(0|-?[1-9][0-9]*)$")).as_py()
     if not exact:
         return values
     try:
-        return filled.cast(pa.int64())
+        return values.cast(pa.int64())
     except pa.ArrowInvalid:
         return values
 
