@@ -22,7 +22,7 @@ from evenhand.data.simulate import simulate_log
 from evenhand.data.splits import Split
 from evenhand.methods import contender
 from evenhand.training import Fit, Settings, train
-from evenhand.training.checkpoint import Checkpoints
+from evenhand.training.checkpoints import Checkpoints
 
 
 class Watch:

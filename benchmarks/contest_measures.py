@@ -20,7 +20,8 @@ from evenhand.experiments.entrants import Outcome
 from evenhand.metrics.users import METRICS
 from evenhand.models.topk import top_by
 from evenhand.paper.results import DIGITS
-from evenhand.training.selection import STOPPING_K, Evaluator
+from evenhand.training.early_stopping import STOPPING_K
+from evenhand.training.evaluation import Evaluator
 from evenhand.utils.text import count
 
 KS = (5, 10, 20)

@@ -15,7 +15,7 @@ import torch
 
 from evenhand.data.interactions import Interactions
 from evenhand.models.topk import top_items
-from evenhand.training.selection import Evaluator
+from evenhand.training.evaluation import Evaluator
 
 DIM, LONGEST = 64, 20
 

@@ -24,7 +24,7 @@ from evenhand.samplers.auc import prior
 from evenhand.samplers.base import bind
 from evenhand.training.engines.fused import FusedSteps
 from evenhand.training.engines.fused_tables import Law, Rule, Shape, Table, law_and_rule
-from evenhand.training.loop import Loop
+from evenhand.training.trainer import Trainer
 from evenhand.utils import keyed
 
 DEVICE = torch.device("cuda")
@@ -54,7 +54,7 @@ def small(
     steps = -(-n // batch)
     fused = FusedSteps(
         fresh(replicas, train.n_users, 32, False), fresh(replicas, train.n_items, 32, False), pairs,
-        *law_and_rule(sampler, train), batch=batch, steps=steps, decay=[7e-5] * replicas,
+        *law_and_rule(sampler, train), batch=batch, steps=steps, decay=[0.0] * replicas, l2=[1e-4] * replicas,
         hot=torch.from_numpy(hot_items(train.popularity)).to(DEVICE), exact_sums=exact_sums, shape=shape,
     )  # fmt: skip
 
@@ -77,7 +77,7 @@ def plain(train: eh.Interactions, replicas: int) -> float:
     sampler = eh.AUCSampler(candidates=5, probes=10, ecdf="exact")
     settings = eh.Settings(batch=128, engine="torch", updates="dense")
     hot = hot_items(train.popularity)
-    loop = Loop(train, eh.MF(32), [sampler] * replicas, range(replicas), settings, DEVICE, hot=hot)
+    loop = Trainer(train, eh.MF(32), [sampler] * replicas, range(replicas), settings, DEVICE, hot=hot)
     loop.run_epoch(0, pause=lambda: loop.step >= 10)
     n = len(train) - loop.step * settings.batch
     return replicas * n / seconds(lambda: loop.run_epoch(0))
@@ -131,7 +131,7 @@ class WebSize:
         steps = self.n // batch
         fused = FusedSteps(
             *self.tables, (self.users, self.items), Law("uniform", self.indptr, self.items), self.rule,
-            batch=batch, steps=steps, decay=[0.0], hot=self.hot, exact_sums=exact_sums, shape=shape,
+            batch=batch, steps=steps, decay=[0.0], l2=[1e-4], hot=self.hot, exact_sums=exact_sums, shape=shape,
         )  # fmt: skip
         keys = [keyed.hashes(keyed.keys([0], purpose, device=DEVICE), steps) for purpose in (2, 3)]
         fused.begin_epoch(self.order.unsqueeze(0), *keys, [1e-3])

@@ -24,8 +24,8 @@ from evenhand.experiments.entrants import Outcome
 from evenhand.experiments.setup import Setup
 from evenhand.models.topk import top_by
 from evenhand.paper.results import DIGITS, Results, Run
+from evenhand.training.evaluation import Evaluator
 from evenhand.training.run import train, versions
-from evenhand.training.selection import Evaluator
 from evenhand.training.settings import resolve_device
 
 METHODS = (

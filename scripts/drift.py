@@ -22,6 +22,7 @@ from evenhand.encoders import ENCODERS
 from evenhand.experiments.compare import compare
 from evenhand.methods import METHODS
 from evenhand.metrics.statistics import Summary
+from evenhand.training.settings import usual_decay
 
 FILE = Path(__file__).parents[1] / "tests" / "drift.json"
 K = 10
@@ -66,6 +67,7 @@ def measure(name: str) -> Recorded:
     asked = SHORT.get(name, method)
     settings = replace(SETTINGS, negatives=8 if method == "bc-loss" else None)
     made = ENCODERS[encoder or "mf"](dim=DIM)
+    settings = replace(settings, weight_decay=usual_decay(made, "auto", split().train))
     found = compare(split(), [asked], made, SEEDS, settings, ks=(K,), device="cpu").row(asked, K)
     return {metric: _rounded(found.metrics[metric]) for metric in TOLERANCE}
 

@@ -20,9 +20,8 @@ from evenhand.data.splits import Split, held_out_share
 from evenhand.experiments.entrants import entrant
 from evenhand.experiments.named import RECIPES, asked_method
 from evenhand.models.blend_model import BlendModel, blended, standardised
-from evenhand.models.export import export
-from evenhand.models.external_vectors import vectors_from
 from evenhand.models.factors import FactorModel, load
+from evenhand.models.vector_files import export, vectors_from
 from evenhand.utils.errors import InputError
 from run_cli import evenhand, small_log, write_log
 

@@ -15,8 +15,8 @@ from evenhand.experiments.verdict import headline_k, verdict
 from evenhand.methods import Contender, contender
 from evenhand.metrics.bias import Rate
 from evenhand.metrics.users import METRICS, UserMetrics
+from evenhand.training.evaluation import Result
 from evenhand.training.run import Fit
-from evenhand.training.selection import Result
 from evenhand.training.settings import Settings
 from evenhand.utils.errors import InputError
 from run_cli import one_thread, small_log

@@ -17,7 +17,7 @@ from evenhand.utils.errors import InputError
 from run_cli import evenhand
 from small_model import model
 
-module = sys.modules["evenhand.models.export"]
+module = sys.modules["evenhand.models.vector_files"]
 KINDS = ["string", "integer"]
 
 

@@ -17,7 +17,6 @@ import torch
 
 from evenhand.data.describe import fingerprint
 from evenhand.data.interactions import Interactions
-from evenhand.models import files as files_module
 from evenhand.models import folder as folder_module
 from evenhand.models import load
 from evenhand.models.folder import FILES
@@ -225,7 +224,7 @@ def test_a_failing_move_brings_the_old_model_back(tmp_path: Path, monkeypatch: p
 
 def test_safetensors_own_error_counts_as_the_systems(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"No such file or directory|os error 2"):
-        files_module.write_tensors(tmp_path / "nowhere" / "x", {"a": torch.zeros(2)})
+        folder_module.write_tensors(tmp_path / "nowhere" / "x", {"a": torch.zeros(2)})
 
 
 # ---- reading
@@ -254,7 +253,7 @@ def flip_a_bit(folder: Path) -> None:
 
 
 def arrow(name: str, **columns: Any) -> Callable[[Path], None]:
-    return lambda folder: files_module.write_arrow(folder / name, {n: pa.array(v) for n, v in columns.items()})
+    return lambda folder: folder_module.write_arrow(folder / name, {n: pa.array(v) for n, v in columns.items()})
 
 
 def from_another_model(folder: Path) -> None:

@@ -24,8 +24,8 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import HotRule
 from evenhand.experiments.entrants import entrant
 from evenhand.experiments.verdict import verdict
-from evenhand.models import item_table
-from evenhand.models.list_table import Recommender
+from evenhand.models import item_weights
+from evenhand.models.topk import Recommender
 from evenhand.paper.mse import with_mse
 from evenhand.testing import corner_cases
 from evenhand.utils import compiled, memory
@@ -231,7 +231,7 @@ def test_every_baseline_keeps_the_promises(baseline: Baseline, monkeypatch: pyte
         fitted.scores(everyone).fill_(-1)
         assert torch.equal(fitted.scores(everyone), kept)
         # A user's scores do not depend on who else is asked for, nor on the size of chunks.
-        for module, name in ((item_table, "_CHUNK_TERMS"), (ease, "_CHUNK_CELLS")):
+        for module, name in ((item_weights, "_CHUNK_TERMS"), (ease, "_CHUNK_CELLS")):
             monkeypatch.setattr(module, name, 50)
         some = everyone[::-2].copy()
         torch.testing.assert_close(baseline.fit(log).scores(some), whole[some.copy()], rtol=1e-4, atol=1e-5)
@@ -445,7 +445,14 @@ def test_flags_of_samplers_have_no_effect_on_baselines(tmp_path: Path) -> None:
 def test_methods_lists_baselines() -> None:
     listed = evenhand("methods", "--json").document["rivals"]
     assert [one["name"] for one in listed] == list(BASELINES)
-    assert listed[1]["parameters"] == {"neighbours": 100, "shrink": 10}
+    assert listed[1]["parameters"] == {
+        "neighbours": 100,
+        "shrink": 10,
+        "norm": "cosine",
+        "item_exponent": 0.5,
+        "user_exponent": 0,
+        "power": 1,
+    }
     assert "itemknn" in evenhand("methods").out
 
 

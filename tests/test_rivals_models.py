@@ -18,10 +18,8 @@ from evenhand.baselines import BASELINES, Baseline
 from evenhand.baselines.models import fit_baseline_model, refit_baseline, update_baseline
 from evenhand.cli import train_command
 from evenhand.data.interactions import Interactions
-from evenhand.models import files
-from evenhand.models.folder import FILES
-from evenhand.models.item_table import DenseTable, SparseTable
-from evenhand.models.item_weights import ItemWeightModel
+from evenhand.models.folder import FILES, sha256
+from evenhand.models.item_weights import DenseTable, ItemWeightModel, SparseTable
 from evenhand.utils.errors import InputError
 from run_cli import evenhand, small_log, write_log
 
@@ -109,7 +107,7 @@ def damaged(change: Any, tmp_path: Path, baseline: Baseline) -> str:
     change(tensors)
     save_file(tensors, file)
     content = json.loads(config.read_text())
-    content["checksums"][file.name] = files.sha256(file)
+    content["checksums"][file.name] = sha256(file)
     config.write_text(json.dumps(content))
     with pytest.raises(InputError) as caught:
         eh.load(tmp_path / "m")

@@ -15,6 +15,7 @@ from evenhand.data.splits import Split
 from evenhand.encoders import MF, Encoder, LightGCN, Vectors
 from evenhand.metrics.bias import Rate
 from evenhand.metrics.users import RATES, UserMetrics
+from evenhand.objectives import BPR
 from evenhand.samplers import (
     AUCSampler,
     BalancedSampler,
@@ -27,10 +28,10 @@ from evenhand.samplers import (
 from evenhand.samplers.base import Batch
 from evenhand.testing import checkerboard, corner_cases
 from evenhand.training import Fit, Settings, train
+from evenhand.training.early_stopping import BestTest, BestValidation, LastEpoch
 from evenhand.training.engines.torch_engine import TorchEngine
-from evenhand.training.loop import Loop
-from evenhand.training.selection import BestTest, BestValidation, LastEpoch
 from evenhand.training.settings import USUAL_PAIRS
+from evenhand.training.trainer import Trainer
 from evenhand.utils.errors import InputError, RunError
 
 CPU = torch.device("cpu")
@@ -77,19 +78,19 @@ def loop(
     encoder: Encoder | None = None,
     hot: np.ndarray | None = None,
     held_out: Interactions | None = None,
-) -> Loop:
+) -> Trainer:
     samplers = sampler if isinstance(sampler, list) else [sampler] * len(seeds)
     mask = np.zeros(log.n_items, dtype=bool) if hot is None else hot
-    return Loop(log, encoder or MF(dim=8), samplers, seeds, settings, CPU, hot=mask, held_out=held_out)
+    return Trainer(log, encoder or MF(dim=8), samplers, seeds, settings, CPU, hot=mask, held_out=held_out)
 
 
-def after(epochs: int, running: Loop) -> Vectors:
+def after(epochs: int, running: Trainer) -> Vectors:
     for epoch in range(epochs):
         running.run_epoch(epoch)
     return running.finals()[0]
 
 
-def spied(running: Loop) -> list[tuple[Batch, Tensor]]:
+def spied(running: Trainer) -> list[tuple[Batch, Tensor]]:
     """Every batch of this loop, all replicas together, and what the samplers chose for it.
 
     Only the plain engine asks the samplers; the compiled one is held to it in test_engines.
@@ -616,7 +617,7 @@ def test_without_validation_the_last_epoch_counts() -> None:
     done = trained(split, "honest")
     assert done.epochs == (8, 8)
     assert done.validation is None
-    expected = after(8, loop(split.train, DynamicSampler(), [0, 1], SETTINGS))
+    expected = after(8, loop(split.train, DynamicSampler(), [0, 1], SETTINGS.under("honest", MF(), None, BPR())))
     assert torch.equal(done.model.user_vectors, expected.users)
 
 
@@ -631,8 +632,8 @@ def test_the_usual_decay_falls_as_pairs_grow_where_every_row_moves() -> None:
     small, large = (simulate_log(n, 300, 20 * n, seed=0) for n in (400, 20_000))
     assert len(small) < USUAL_PAIRS < len(large)
     for encoder in (MF(), LightGCN()):
-        assert Settings().under("honest", encoder, small).weight_decay == encoder.weight_decay
-        found = Settings().under("honest", encoder, large).weight_decay
+        assert Settings().under("paper", encoder, small, BPR()).weight_decay == encoder.weight_decay
+        found = Settings().under("paper", encoder, large, BPR()).weight_decay
         assert found == pytest.approx(encoder.weight_decay * USUAL_PAIRS / len(large), rel=0.01)
-    assert Settings(updates="sparse").under("honest", MF(), large).weight_decay == MF.weight_decay
-    assert Settings(weight_decay=0.1).under("honest", MF(), large).weight_decay == 0.1
+    assert Settings(updates="sparse").under("paper", MF(), large, BPR()).weight_decay == MF.weight_decay
+    assert Settings(weight_decay=0.1).under("paper", MF(), large, BPR()).weight_decay == 0.1

@@ -16,11 +16,11 @@ from evenhand.methods import METHODS, contender
 from evenhand.objectives import BPR
 from evenhand.samplers import AUCSampler, UniformSampler
 from evenhand.training import memory_estimate as training_memory
-from evenhand.training.loop import Loop
+from evenhand.training.evaluation import Evaluator
 from evenhand.training.memory_estimate import Work, check_fits, work_of
 from evenhand.training.run import train
-from evenhand.training.selection import Evaluator
 from evenhand.training.settings import Settings
+from evenhand.training.trainer import Trainer
 from evenhand.utils import memory
 from evenhand.utils.errors import InputError
 from run_cli import TINY, evenhand
@@ -83,7 +83,7 @@ def test_every_seed_costs_its_tables_and_its_order() -> None:
 def test_the_engine_is_the_one_that_training_takes(method: str, encoder: Any, engine: Any) -> None:
     one, parts = contender(method), split()
     settings = Settings(engine=engine).under("honest", encoder)
-    loop = Loop(
+    loop = Trainer(
         parts.train,
         encoder,
         [one.sampler],

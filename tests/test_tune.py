@@ -93,10 +93,23 @@ def test_every_parameter_has_a_range_or_a_reason_not_to(part: Any) -> None:
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_the_defaults_lie_in_their_ranges(name: str, encoder: str) -> None:
     setup = Setup.of(name, encoder)
-    for part in setup.parts().values():
-        for key, span in RANGES[type(part)].items():
-            assert span.nearest(setup.parameters()[key]) == setup.parameters()[key]
-            assert span.including(setup.parameters()[key]) == span
+    ranges = {key: span for part in setup.parts().values() for key, span in RANGES[type(part)].items()}
+    for key in search_space(setup):
+        assert ranges[key].nearest(setup.parameters()[key]) == setup.parameters()[key]
+        assert ranges[key].including(setup.parameters()[key]) == ranges[key]
+
+
+def test_of_the_two_forms_of_l2_the_one_in_use_is_searched() -> None:
+    def searched(*of: Any, **how: Any) -> set[str]:
+        return {*search_space(Setup.of(*of, **how))} & {"l2", "weight_decay"}
+
+    assert searched("rns") == {"l2"}
+    assert searched("rns", protocol="paper") == {"weight_decay"}
+    assert searched("rns", settings=Settings(weight_decay=1e-5)) == {"weight_decay"}
+    assert searched("bc-loss") == set()
+    assert searched("ease") == {"l2"}
+    coupled = Setup.of("rns").having({"weight_decay": 0.1}).settings
+    assert (coupled.l2, coupled.weight_decay) == (0.0, 0.1)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -107,7 +120,7 @@ def test_names_are_unambiguous_within_a_setup(name: str) -> None:
 
 def test_what_is_given_is_not_searched() -> None:
     setup = Setup.of("auc-ns:alpha=0.75:candidates=3")
-    assert [*search_space(setup, {"lr": 0.1})] == ["beta", "gamma", "weight_decay"]
+    assert [*search_space(setup, {"lr": 0.1})] == ["beta", "gamma", "l2"]
     assert [*search_space(setup, {"lr": 0.1}, {"dim": Range(8, 64, integer=True)})][-1] == "dim"
     assert not search_space(Setup.of("popular"))
 
@@ -156,7 +169,7 @@ def test_the_first_trial_has_the_defaults_and_the_value_is_that_of_validation(sp
         "gamma": 0.006,
         "candidates": 5,
         "lr": 0.002,
-        "weight_decay": 7e-5,
+        "l2": 1e-4,
     }
     assert result.trials[0].parameters == defaults
     plain = train(split, MF(), AUCSampler(), 2, SETTINGS)
@@ -319,14 +332,14 @@ def test_an_unreachable_database_is_told_in_a_sentence(split: Split, url: str) -
 
 
 def test_compare_trains_each_contender_with_what_was_best_for_it(split: Split) -> None:
-    result = compare(split, ["dns", "ease", "popular"], "mf", 2, SETTINGS, tune=3, held=("weight_decay",))
+    result = compare(split, ["dns", "ease", "popular"], "mf", 2, SETTINGS, tune=3, held=("lr",))
     assert {label: [*found.parameters] for label, found in result.tuned.items()} == {
-        "dns": ["candidates", "lr"],
+        "dns": ["candidates", "l2"],
         "ease": ["l2"],
     }
     assert [row.name for row in result.rows if row.k == 10] == ["dns", "ease", "popular"]
     for label in ("dns", "ease"):
-        alone = tune(split, label, trials=3, settings=SETTINGS, fixed={"weight_decay": 7e-5} if label == "dns" else {})
+        alone = tune(split, label, trials=3, settings=SETTINGS, fixed={"lr": 0.002} if label == "dns" else {})
         assert result.tuned[label].parameters == alone.parameters
         again = compare(split, [alone.method], "mf", 2, alone.setup.settings)
         assert again.rows[0].metrics == result.row(label, 5).metrics

@@ -107,7 +107,7 @@ def test_a_replica_with_its_own_settings_and_sampler_learns_what_it_learns_alone
 def test_settings_that_do_not_go_together_are_refused(split: Split) -> None:
     lists: list[tuple[list[int], Any, str]] = [
         ([0, 1], [SETTINGS], "2 seeds need as many settings, but 1 were given"),
-        ([0, 1], [SETTINGS, replace(SETTINGS, batch=128)], "may differ in lr and weight_decay only"),
+        ([0, 1], [SETTINGS, replace(SETTINGS, batch=128)], "may differ in lr, weight_decay and l2 only"),
         ([0, 0], SETTINGS, "all different"),
         ([0, 0], None, "all different"),
     ]

@@ -11,8 +11,8 @@ import torch
 
 import evenhand as eh
 from evenhand.samplers import AUCSampler, Sampler, UniformSampler
-from evenhand.training.loop import Loop
-from evenhand.training.selection import Evaluator
+from evenhand.training.evaluation import Evaluator
+from evenhand.training.trainer import Trainer
 from suite.data import Data
 from suite.peers import started
 from suite.report import Section
@@ -62,12 +62,14 @@ class Effort:
     epochs: int = 30
 
 
-def loop(data: Data, sampler: Sampler, engine: EngineName) -> Loop:
+def loop(data: Data, sampler: Sampler, engine: EngineName) -> Trainer:
     settings = replace(SETTINGS, engine=engine)
-    return Loop(data.split.train, eh.MF(dim=DIM), [sampler], [0], settings, torch.device("cpu"), hot=data.hot("paper"))
+    return Trainer(
+        data.split.train, eh.MF(dim=DIM), [sampler], [0], settings, torch.device("cpu"), hot=data.hot("paper")
+    )
 
 
-def epoch_of(running: Loop, at_least: float) -> Callable[[], float]:
+def epoch_of(running: Trainer, at_least: float) -> Callable[[], float]:
     """A round of this loop: mean seconds of an epoch."""
     epochs = iter(range(10**9))
     return lambda: filled(lambda: running.run_epoch(next(epochs)), at_least)

@@ -45,8 +45,8 @@ def work(asked: dict[str, int]) -> dict[str, Any]:
     import evenhand as eh
     from evenhand.data.popularity import hot_items
     from evenhand.data.simulate import simulate_log
-    from evenhand.training.loop import Loop
-    from evenhand.training.selection import Evaluator
+    from evenhand.training.evaluation import Evaluator
+    from evenhand.training.trainer import Trainer
 
     torch.set_num_threads(asked["threads"])
     found: dict[str, Any] = {}
@@ -65,7 +65,7 @@ def work(asked: dict[str, int]) -> dict[str, Any]:
     settings = eh.Settings(batch=asked["batch"], updates="sparse")
     hot = hot_items(train.popularity)
     sampler, where = eh.AUCSampler(ecdf=asked["draws"]), torch.device("cpu")
-    loop = Loop(train, eh.MF(dim=asked["dim"]), [sampler], [0], settings, where, hot=hot)
+    loop = Trainer(train, eh.MF(dim=asked["dim"]), [sampler], [0], settings, where, hot=hot)
     found["preparation, s"] = time.perf_counter() - began
     found["engine"] = loop.engine.name
     epochs = []

@@ -14,7 +14,7 @@ import evenhand as eh
 from evenhand.encoders import Encoder
 from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Objective, Reg
 from evenhand.samplers import UniformSampler
-from evenhand.training.loop import Loop
+from evenhand.training.trainer import Trainer
 from suite.data import Data
 from suite.report import Section
 from suite.turns import filled, in_turns, ratio
@@ -40,7 +40,7 @@ def measure(data: Data, rounds: int, at_least: float) -> Section:
     def step(objective: Objective, negatives: int | None, encoder: Encoder) -> Callable[[], float]:
         settings = eh.Settings(negatives=negatives, engine="torch")
         where, sampler = torch.device("cpu"), UniformSampler()
-        loop = Loop(
+        loop = Trainer(
             split.train, encoder, [sampler], [0], settings, where, hot=hot, objective=objective
         )  # fmt: skip
         epochs = iter(range(10**9))

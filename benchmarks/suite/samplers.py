@@ -8,7 +8,7 @@ import torch
 
 import evenhand as eh
 from evenhand.methods import contender
-from evenhand.training.loop import Loop
+from evenhand.training.trainer import Trainer
 from suite.data import Data
 from suite.report import Section
 from suite.turns import filled, in_turns, ratio
@@ -22,7 +22,7 @@ def measure(data: Data, rounds: int, at_least: float) -> Section:
     def epoch(name: str, replicas: int) -> Callable[[], float]:
         samplers = [contender(name).sampler] * replicas
         where = torch.device("cpu")
-        loop = Loop(split.train, eh.MF(dim=64), samplers, range(replicas), eh.Settings(), where, hot=hot)
+        loop = Trainer(split.train, eh.MF(dim=64), samplers, range(replicas), eh.Settings(), where, hot=hot)
         epochs = iter(range(10**9))
         return lambda: filled(lambda: loop.run_epoch(next(epochs)), at_least)
 

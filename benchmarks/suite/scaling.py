@@ -9,7 +9,7 @@ import torch
 import evenhand as eh
 from evenhand.data.popularity import hot_items
 from evenhand.data.simulate import simulate_log
-from evenhand.training.loop import Loop
+from evenhand.training.trainer import Trainer
 from suite.report import Section
 from suite.turns import filled, in_turns, ratio
 
@@ -32,7 +32,7 @@ def measure(rounds: int, at_least: float, users: int = 100_000, pairs: int = 1_0
         settings = eh.Settings(batch=BATCH, updates="sparse")
         sampler, where = eh.AUCSampler(ecdf=64), torch.device("cpu")
         hot = hot_items(train.popularity)
-        loop = Loop(train, eh.MF(dim=DIM), [sampler], [0], settings, where, hot=hot)
+        loop = Trainer(train, eh.MF(dim=DIM), [sampler], [0], settings, where, hot=hot)
         epochs = iter(range(10**9))
         return lambda: filled(lambda: loop.run_epoch(next(epochs)), at_least) / len(train)
 

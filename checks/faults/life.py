@@ -63,18 +63,19 @@ class Death:
 def live(life: Life, told: Path) -> None:
     """Run the command in this process; what happens is told line by line, so that it outlives a kill."""
     from evenhand.cli import main
-    from evenhand.training import checkpoint, run
+    from evenhand.training import checkpoints as checkpoint
+    from evenhand.training.trainer import Trainer
 
     lines = os.open(told, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    train_epochs = run.train_epochs
+    run = Trainer.run
 
-    def watched(loop: Any, selection: Any, evaluator: Any, settings: Any, saved: Any, resume: bool, then: Any) -> Any:
-        def on_epoch(done: int, most: int, record: Any) -> None:
-            os.write(lines, f"epoch {saved.folder.name if saved else '-'} {done}\n".encode())
-            if then:
-                then(done, most, record)
+    def watched(self: Any, stopping: Any, evaluator: Any, saved: Any, *, resume: bool, on_epoch: Any) -> Any:
+        def then(done: int, most: int, record: Any) -> None:
+            os.write(lines, f"epoch {saved.folder.name if saved.folder else '-'} {done}\n".encode())
+            if on_epoch:
+                on_epoch(done, most, record)
 
-        return train_epochs(loop, selection, evaluator, settings, saved, resume, on_epoch)
+        return run(self, stopping, evaluator, saved, resume=resume, on_epoch=then)
 
     save = checkpoint.Checkpoints.save
 
@@ -82,7 +83,7 @@ def live(life: Life, told: Path) -> None:
         save(self, tensors, facts)
         os.write(lines, f"saved {self.folder.name} {len(facts['history'])}\n".encode())
 
-    run.train_epochs = watched
+    Trainer.run = watched  # type: ignore[method-assign]
     checkpoint.Checkpoints.save = recorded  # type: ignore[method-assign]
     if life.within_epochs:
         checkpoint.LONG_EPOCH = 0

@@ -26,9 +26,8 @@ from evenhand.audit.document import to_json
 from evenhand.data.interactions import Interactions
 from evenhand.models import FactorModel
 from evenhand.models.blend_model import BlendModel
-from evenhand.models.export import export
-from evenhand.models.item_table import CountTable, DenseTable, SparseTable
-from evenhand.models.item_weights import ItemWeightModel
+from evenhand.models.item_weights import CountTable, DenseTable, ItemWeightModel, SparseTable
+from evenhand.models.vector_files import export
 from evenhand.paper.results import COMPARISONS, MEASUREMENTS, RUNS, Comparison, Results, Run
 from evenhand.testing import corner_cases
 

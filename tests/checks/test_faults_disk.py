@@ -167,7 +167,7 @@ def test_a_folder_without_leave_to_write_is_refused_before_any_work(
         raise AssertionError("work was done for a result that nobody can write")
 
     monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
-    for place in ("training.run.train_epochs", "baselines.run.fit_baseline", "models.rerank.rerank_lists",
+    for place in ("training.run.Trainer", "baselines.run.fit_baseline", "models.rerank.rerank_lists",
                   "training.update.updated", "audit.run_audit.audit"):  # fmt: skip
         module, name = f"evenhand.{place}".rsplit(".", 1)
         monkeypatch.setattr(import_module(module), name, no_work)

@@ -20,8 +20,9 @@ from evenhand.metrics.users import METRICS, score_lists
 from evenhand.models import topk
 from evenhand.models.topk import Products, top_by
 from evenhand.objectives import BPR
-from evenhand.training import Fit, Settings, checkpoint, run, train
-from evenhand.training.checkpoint import Checkpoints
+from evenhand.training import Fit, Settings, run, train
+from evenhand.training import checkpoints as checkpoint
+from evenhand.training.checkpoints import Checkpoints
 from evenhand.training.engines import Engine, Plan
 from evenhand.training.engines.numba_engine import NumbaEngine
 from evenhand.training.engines.torch_engine import TorchEngine

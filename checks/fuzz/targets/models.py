@@ -16,10 +16,10 @@ import pyarrow as pa
 from checks.fuzz.arrays import odd_table
 from checks.fuzz.inputs import document, mutated
 from checks.fuzz.targets.target import SEEDS, Target
-from evenhand.models.external_vectors import vectors_from
 from evenhand.models.factors import load
 from evenhand.models.folder import CONTENT
-from evenhand.training.checkpoint import Checkpoints
+from evenhand.models.vector_files import vectors_from
+from evenhand.training.checkpoints import Checkpoints
 
 IDENTITY = {"seeds": [0], "settings": {"lr": 0.1}}
 _TYPES = ("F32", "F64", "F16", "BF16", "I64", "I32", "U8", "BOOL", "F8_E4M3", "C64", "X")

@@ -17,13 +17,11 @@ from torch import Tensor
 from evenhand.data.interactions import Interactions
 from evenhand.models.blend_model import BlendModel
 from evenhand.models.factors import FactorModel
-from evenhand.models.id_lookup import known_positions
-from evenhand.models.item_table import ItemTable
-from evenhand.models.item_weights import ItemWeightModel
-from evenhand.models.list_table import list_table
+from evenhand.models.id_lookup import known_positions, list_table
+from evenhand.models.item_weights import ItemTable, ItemWeightModel
 from evenhand.models.topk import top_by
-from evenhand.training.progress import OnEpoch
 from evenhand.utils.errors import InputError
+from evenhand.utils.progress import OnEpoch
 from evenhand.utils.text import one_line
 
 LARGEST = 10**9

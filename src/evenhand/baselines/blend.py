@@ -27,14 +27,15 @@ from evenhand.data.splits import Split, held_out_share
 from evenhand.encoders import MF, Encoder, LightGCN
 from evenhand.methods import METHODS, contender
 from evenhand.models.blend_model import BlendModel, Part, standardised
-from evenhand.models.external_vectors import vectors_from
 from evenhand.models.factors import FactorModel
 from evenhand.models.topk import Score
-from evenhand.training.progress import OnEpoch
+from evenhand.models.vector_files import vectors_from
+from evenhand.training.early_stopping import STOPPING_K
+from evenhand.training.evaluation import Evaluator
 from evenhand.training.run import train
-from evenhand.training.selection import STOPPING_K, Evaluator
 from evenhand.training.settings import Settings
 from evenhand.utils.errors import InputError, unknown
+from evenhand.utils.progress import OnEpoch
 
 HELD_OUT = 0.1
 """Share of the pairs on which everything is settled where there is no validation part."""

@@ -1,16 +1,28 @@
-"""How many users touched both of two items: the counts that ItemKNN and EASE are made of.
+"""Which items share users, and how many: what ItemKNN and EASE are made of.
 
+`G_ij = Σ w_u` over the users u who have both items i and j; with every w_u = 1 it is the Gram matrix XᵀX. G is
+sparse where users have few of many items, so it is made row by row and never written out as a whole.
 Importing this module loads numba.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
 import numpy as np
 import torch
 from torch import Tensor
 
+from evenhand.data.csr import slices_within
 from evenhand.data.interactions import Interactions
 from evenhand.utils.compiled import compiled
+
+_Found = TypeVar("_Found")
+_BLOCK_PAIRS = 2**20
+"""Pairs of pairs that one call counts: enough to outweigh the call, few enough to bound its memory."""
 
 
 def cooccurrences(train: Interactions, items: np.ndarray) -> Tensor:
@@ -23,13 +35,68 @@ def cooccurrences(train: Interactions, items: np.ndarray) -> Tensor:
     return torch.from_numpy(counts)
 
 
+@dataclass(frozen=True, eq=False)
+class Cooccurrence:
+    """G in blocks of rows, each made when it is needed and by one thread."""
+
+    train: Interactions
+    user_weights: np.ndarray
+    """float64 [n_users], positive: w_u"""
+
+    @property
+    def pairs(self) -> np.ndarray:
+        """int64 [n_items]: the terms of each row of G, an upper bound of its non-zeros."""
+        indptr, users = self.train.by_item
+        total = np.concatenate([[0], np.cumsum(self.train.activity[users])])
+        return total[indptr[1:]] - total[indptr[:-1]]
+
+    def norms(self) -> np.ndarray:
+        """float64 [n_items]: ‖G_i‖, the diagonal included."""
+        found = np.zeros(self.train.n_items)
+        self._by_blocks(lambda part: _norms(part.start, part.stop, *self._arrays, found))
+        return found
+
+    def neighbours(
+        self, norms: np.ndarray, shrink: float, power: float, most: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """CSR (indptr, items, similarities): the `most` nearest items of every item, itself left out.
+
+        The similarity is `(G_ij / (norms_i·norms_j + shrink))^power`, in float32. Of equally similar items the
+        lowest index is nearer. A row is not ordered.
+        """
+        n_items, room = self.train.n_items, np.minimum(self.pairs, self.train.n_items)
+
+        def find(part: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            size = int(np.minimum(room[part], most).sum())
+            lengths = np.zeros(part.stop - part.start, np.int64)
+            items, values = np.empty(size, np.int32), np.empty(size, np.float32)
+            n = _nearest(
+                part.start, part.stop, *self._arrays, norms, float(shrink), float(power), most, lengths, items, values
+            )
+            return lengths, items[:n].copy(), values[:n].copy()
+
+        parts = self._by_blocks(find)
+        lengths, items, values = (np.concatenate(side) for side in zip(*parts, strict=True))
+        assert len(lengths) == n_items
+        return np.concatenate([[0], np.cumsum(lengths)]), items, values
+
+    @property
+    def _arrays(self) -> tuple[np.ndarray, ...]:
+        return (*self.train.by_item, self.train.indptr, self.train.items, self.user_weights)
+
+    def _by_blocks(self, work: Callable[[slice], _Found]) -> list[_Found]:
+        blocks = list(slices_within(self.pairs, _BLOCK_PAIRS))
+        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+            return list(pool.map(work, blocks))
+
+
 @compiled()
 def _count(
     items: np.ndarray,
     item_start: np.ndarray,
     users: np.ndarray,
     user_start: np.ndarray,
-    touched: np.ndarray,
+    seen: np.ndarray,
     counts: np.ndarray,
 ) -> None:
     for row in range(len(items)):
@@ -37,4 +104,112 @@ def _count(
         for place in range(item_start[items[row]], item_start[items[row] + 1]):
             user = users[place]
             for other in range(user_start[user], user_start[user + 1]):
-                mine[touched[other]] += 1
+                mine[seen[other]] += 1
+
+
+@compiled()
+def _fill_row(
+    item: int,
+    item_start: np.ndarray,
+    users: np.ndarray,
+    user_start: np.ndarray,
+    seen: np.ndarray,
+    user_weights: np.ndarray,
+    row: np.ndarray,
+    filled: np.ndarray,
+) -> int:
+    """Add row `item` of G to `row`, which is 0, and list the n items where it no longer is; returns n."""
+    n = 0
+    for place in range(item_start[item], item_start[item + 1]):
+        user = users[place]
+        weight = user_weights[user]
+        for other in range(user_start[user], user_start[user + 1]):
+            j = seen[other]
+            if row[j] == 0:
+                filled[n] = j
+                n += 1
+            row[j] += weight
+    return n
+
+
+@compiled()
+def _norms(
+    first: int,
+    last: int,
+    item_start: np.ndarray,
+    users: np.ndarray,
+    user_start: np.ndarray,
+    seen: np.ndarray,
+    user_weights: np.ndarray,
+    norms: np.ndarray,
+) -> None:
+    n_items = len(item_start) - 1
+    row, filled = np.zeros(n_items), np.empty(n_items, np.int32)
+    for item in range(first, last):
+        n = _fill_row(item, item_start, users, user_start, seen, user_weights, row, filled)
+        total = 0.0
+        for place in range(n):
+            total += row[filled[place]] ** 2
+            row[filled[place]] = 0
+        norms[item] = np.sqrt(total)
+
+
+@compiled()
+def _nearest(
+    first: int,
+    last: int,
+    item_start: np.ndarray,
+    users: np.ndarray,
+    user_start: np.ndarray,
+    seen: np.ndarray,
+    user_weights: np.ndarray,
+    norms: np.ndarray,
+    shrink: float,
+    power: float,
+    most: int,
+    lengths: np.ndarray,
+    items: np.ndarray,
+    values: np.ndarray,
+) -> int:
+    """The nearest of the items first…last-1 into `items` and `values`, `lengths` of them each; returns how many."""
+    n_items = len(item_start) - 1
+    row, filled = np.zeros(n_items), np.empty(n_items, np.int32)
+    near, similarity = np.empty(n_items, np.int32), np.empty(n_items, np.float32)
+    end = 0
+    for item in range(first, last):
+        n, m = _fill_row(item, item_start, users, user_start, seen, user_weights, row, filled), 0
+        for place in range(n):
+            j = filled[place]
+            if j != item:
+                value = row[j] / (norms[item] * norms[j] + shrink)
+                near[m] = j
+                # In double precision up to here, so that what is equal on paper is so here.
+                similarity[m] = value if power == 1 else value**power
+                m += 1
+            row[j] = 0
+        kept = m
+        if m > most:
+            kept = _keep_largest(near, similarity, m, most)
+        for place in range(kept):
+            items[end + place], values[end + place] = near[place], similarity[place]
+        lengths[item - first] = kept
+        end += kept
+    return end
+
+
+@compiled()
+def _keep_largest(near: np.ndarray, similarity: np.ndarray, m: int, most: int) -> int:
+    """Move the `most` largest of m to the front; of those equal to the last, the lowest items."""
+    last = np.partition(similarity[:m], m - most)[m - most]
+    level, n_level, kept = np.empty(m, np.int32), 0, 0
+    for place in range(m):
+        if similarity[place] > last:
+            near[kept], similarity[kept] = near[place], similarity[place]
+            kept += 1
+        elif similarity[place] == last:
+            level[n_level] = near[place]
+            n_level += 1
+    level[:n_level].sort()
+    for place in range(most - kept):
+        near[kept + place], similarity[kept + place] = level[place], last
+    return most

@@ -11,7 +11,7 @@ from torch import Tensor
 from evenhand.baselines.base import Baseline, FittedItems, check_number, solvable
 from evenhand.data.csr import gather_rows
 from evenhand.data.interactions import Interactions
-from evenhand.models.item_table import DenseTable
+from evenhand.models.item_weights import DenseTable
 from evenhand.utils.memory import check_memory
 
 _CHUNK_CELLS = 2**24

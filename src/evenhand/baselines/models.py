@@ -17,10 +17,10 @@ from evenhand.data.splits import Split, share_vocabulary
 from evenhand.metrics.statistics import summarise
 from evenhand.models.base import Model
 from evenhand.models.factors import FactorModel
-from evenhand.training.progress import OnEpoch
 from evenhand.training.run import seed_numbers, versions
 from evenhand.training.settings import ProtocolName, resolve_device
 from evenhand.utils.errors import InputError
+from evenhand.utils.progress import OnEpoch
 
 
 def fit_baseline_model(

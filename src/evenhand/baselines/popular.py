@@ -8,7 +8,7 @@ import torch
 
 from evenhand.baselines.base import Baseline, FittedItems
 from evenhand.data.interactions import Interactions
-from evenhand.models.item_table import CountTable
+from evenhand.models.item_weights import CountTable
 
 
 @dataclass(frozen=True)

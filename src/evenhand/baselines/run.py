@@ -18,9 +18,10 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.methods import assigned, wrong_types_told
 from evenhand.models.topk import Score
-from evenhand.training.progress import OnEpoch
-from evenhand.training.selection import STOPPING_K, Evaluator, Results
+from evenhand.training.early_stopping import STOPPING_K
+from evenhand.training.evaluation import Evaluator, Results
 from evenhand.training.settings import ProtocolName
+from evenhand.utils.progress import OnEpoch
 
 
 @dataclass(frozen=True)

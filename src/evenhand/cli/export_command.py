@@ -22,8 +22,8 @@ def command(
 
     from evenhand.cli import show
     from evenhand.metrics.lists import count
-    from evenhand.models.export import check_export, export
     from evenhand.models.factors import FactorModel, load
+    from evenhand.models.vector_files import check_export, export
     from evenhand.utils.text import visible
 
     check_export(to, Path(out), force)

@@ -143,6 +143,7 @@ def make_settings(training: Training, sampling: Sampling, protocol: ProtocolName
             batch=training.batch,
             lr=training.lr,
             weight_decay=training.weight_decay,
+            l2=training.l2,
             milestones=None if milestones is None else integers(milestones, "--milestones"),
             patience=training.patience,
             eval_users=training.eval_users,

@@ -81,8 +81,11 @@ class Training:
     layers: Annotated[int | None, _option("Hops of LightGCN (default 2).", "Training")] = None
     batch: Annotated[int | None, _option("Positives a step (default 1024).", "Training")] = None
     lr: Annotated[float | None, _option("Learning rate of Adam (default 0.002).", "Training")] = None
+    l2: Annotated[
+        float | None, _option("L2 on the rows of a batch (default 1e-4, 0 for losses on cosines).", "Training")
+    ] = None
     weight_decay: Annotated[
-        float | None, _option("L2 on every parameter (default by encoder and data).", "Training")
+        float | None, _option("L2 on every row at every step instead, as in the paper.", "Training")
     ] = None
     milestones: Annotated[
         str | None, _option("Epochs after which the rate falls to a tenth: 20,60,80.", "Training")

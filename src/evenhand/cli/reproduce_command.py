@@ -200,15 +200,15 @@ def _run(table: str, experiment: Experiment, asked: Sequence[str], out: str, run
     from evenhand.paper.reproduce import recipes_for, reproduce
     from evenhand.paper.results import check_writable, writing
     from evenhand.paper.tables import grids, markdown
-    from evenhand.training.checkpoint import write_whole
-    from evenhand.training.progress import contender_bars
+    from evenhand.utils.atomic import write_whole
+    from evenhand.utils.progress import tasks
     from evenhand.utils.text import one_line, visible
 
     folder = Path(out)
     total = len(recipes_for(experiment, asked))
     check_writable(folder)
     split = load_published_split(experiment.dataset, running.data_dir, experiment.protocol)
-    with contender_bars(total) as bars:
+    with tasks(total) as bars:
         outcome = reproduce(
             experiment,
             split,

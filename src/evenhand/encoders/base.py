@@ -35,7 +35,9 @@ class Encoder(ABC):
     """Length of the vectors."""
 
     weight_decay: ClassVar[float] = 7e-5
-    """What training uses unless told otherwise; chosen on validation (see docs/results.md)."""
+    """The coupled form of the paper's protocol, for 72,000 pairs (see `training.settings.usual_decay`)."""
+    l2: ClassVar[float] = 1e-4
+    """L2 on the rows of a batch, unless told otherwise."""
 
     def __post_init__(self) -> None:
         if self.dim < 1:

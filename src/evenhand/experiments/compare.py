@@ -23,11 +23,11 @@ from evenhand.experiments.verdict import verdict
 from evenhand.metrics.lists import list_lengths
 from evenhand.metrics.statistics import Summary, summarise
 from evenhand.metrics.users import METRICS
-from evenhand.training.progress import OnEpoch
+from evenhand.training.evaluation import Evaluator, Result, Results
 from evenhand.training.run import seed_numbers, train, versions
-from evenhand.training.selection import Evaluator, Result, Results
 from evenhand.training.settings import ProtocolName, Settings, resolve_device
 from evenhand.utils.errors import InputError
+from evenhand.utils.progress import OnEpoch
 
 DEFAULT_METHODS = ("rns", "pns", "dns", "auc-ns")
 
@@ -137,7 +137,7 @@ def compare(
         raise InputError(f"every method can be named once only: {', '.join(labels)}.")
     encoder = encoder_named(encoder)
     ks = list_lengths(ks)
-    settings = (settings or Settings()).under(protocol, encoder, split.train)
+    settings = (settings or Settings()).under(protocol)
     rule = HotRule.parse(hot or protocol)
     numbers, where = seed_numbers(seeds), resolve_device(device)
     hot_mask = rule.mask(split)
@@ -146,8 +146,10 @@ def compare(
     tuned: dict[str, TuneResult] = {}
     others: dict[str, list[Row]] = {name: [] for name in other_tests or {}}
     for place, one in enumerate(contenders):
-        setup = Setup(one, encoder, settings)
-        fixed = {name: value for name, value in setup.parameters().items() if name in held}
+        setup = Setup.of(one, encoder, settings, protocol, split.train)
+        # The flags are the trained methods'; EASE has an l2 of its own.
+        own = {} if isinstance(one, Challenger) else setup.parameters()
+        fixed = {name: value for name, value in own.items() if name in held}
         if tune and search_space(setup, fixed):
             tuned[one.label] = search(
                 split,

@@ -12,8 +12,8 @@ from evenhand.data.splits import Split
 from evenhand.encoders import Encoder, LightGCN
 from evenhand.experiments.entrants import Entrant
 from evenhand.samplers.auc import dkw_bound
+from evenhand.training.early_stopping import STOPPING_K
 from evenhand.training.memory_estimate import Work, work_of
-from evenhand.training.selection import STOPPING_K
 from evenhand.training.settings import JUDGED_UP_TO, ProtocolName, Settings, resolve_device
 from evenhand.utils.memory import available_bytes, gigabytes
 
@@ -32,11 +32,11 @@ def explained(
     device: str = "auto",
 ) -> Iterator[str]:
     """One line on each thing that a reader of the results would ask about."""
-    settings, where = settings.under(protocol, encoder, split.train), resolve_device(device)
+    where = resolve_device(device)
     parts = ", ".join(f"{name} {len(part):,}" for name, part in split.parts().items())
     yield f"data: {split.n_users:,} users × {split.n_items:,} items; pairs: {parts}"
     yield f"split: {split.description}"
-    yield f"protocol: {_protocol(protocol, settings, split)}"
+    yield f"protocol: {_protocol(protocol, settings.under(protocol), split)}"
     rule = HotRule.parse(hot or protocol)
     yield f"hot items: {int(rule.mask(split).sum()):,}, by the rule: {rule.describe()}"
     layers = f" and {encoder.layers} layers" if isinstance(encoder, LightGCN) else ""
@@ -50,7 +50,8 @@ def explained(
             yield f"{one.label}: fitted on train once; it is not trained in epochs"
             continue
         samplers = [one.sampler] * seeds
-        work = work_of(split.train, held_out, encoder, samplers, settings, one.objective, where)
+        own = settings.under(protocol, encoder, split.train, one.objective)
+        work = work_of(split.train, held_out, encoder, samplers, own, one.objective, where)
         yield f"{one.label}: {'; '.join(_of_work(work, where))}"
 
 
@@ -68,9 +69,19 @@ def _protocol(protocol: ProtocolName, settings: Settings, split: Split) -> str:
     )
 
 
+def _regularisation(work: Work) -> str:
+    used = work.settings
+    if used.weight_decay:
+        return f"weight decay {used.weight_decay:g} on every row at every step"
+    if used.l2:
+        return f"L2 {used.l2:g} on the rows of a batch, alike for rare and popular items"
+    return "no L2" if work.objective.lengths_matter else "no L2, as cosines do not depend on lengths"
+
+
 def _of_work(work: Work, device: torch.device) -> Iterator[str]:
     yield f"engine {work.engine}"
     yield f"{'sparse' if work.sparse else 'dense'} updates"
+    yield _regularisation(work)
     if work.draws == 0:
         yield f"exact ranks among {work.n_items:,} items"
     elif work.draws is not None:

@@ -16,8 +16,9 @@ from evenhand.metrics.statistics import CONFIDENCE
 from evenhand.metrics.student_t import t_quantile
 from evenhand.metrics.users import UserMetrics
 from evenhand.models.topk import Score
+from evenhand.training.early_stopping import STOPPING_K
+from evenhand.training.evaluation import Evaluator
 from evenhand.training.run import train
-from evenhand.training.selection import STOPPING_K, Evaluator
 from evenhand.training.settings import resolve_device
 from evenhand.utils.errors import RunError, StoppedError
 

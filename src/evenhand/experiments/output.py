@@ -15,9 +15,10 @@ from evenhand.data.write import write_table
 from evenhand.experiments.compare import CompareResult
 from evenhand.experiments.configuration import configuration
 from evenhand.experiments.tune import TuneResult
-from evenhand.training.checkpoint import discard, one_process
+from evenhand.training.checkpoints import discard
 from evenhand.utils.atomic import atomic_file
 from evenhand.utils.errors import InputError
+from evenhand.utils.locks import one_process
 
 CHECKPOINTS = ".checkpoints"
 """Where an unfinished run keeps its checkpoints, in its own folder."""

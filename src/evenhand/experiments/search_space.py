@@ -33,6 +33,7 @@ Space = Mapping[str, Range | Choice]
 RANGES: Mapping[type, Space] = {
     Settings: {
         "lr": Range(3e-4, 0.05, log=True),
+        "l2": Range(1e-6, 0.1, log=True),
         "weight_decay": Range(1e-7, 1e-3, log=True),
     },
     MF: {},
@@ -135,6 +136,12 @@ def search_space(
             raise InputError(f"{name} is given twice, in '{label}' and as {fixed[name]}; leave one out.")
         if name in ranges and name in held:
             raise InputError(f"{name} cannot be both fixed and searched; leave one of them out.")
+    # Of the two forms of L2, the one in use is searched.
+    coupled = fixed.get("weight_decay", known.get("weight_decay")) or "weight_decay" in ranges
+    held.add("l2" if coupled else "weight_decay")
+    objective = setup.parts().get("objective")
+    if objective is not None and not objective.lengths_matter:
+        held.add("l2")
     tables = [RANGES.get(type(part), {}) for part in setup.parts().values()]
     space = {name: span.including(known[name]) for table in tables for name, span in table.items() if name not in held}
     space |= ranges

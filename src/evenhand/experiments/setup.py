@@ -37,7 +37,9 @@ class Setup:
     ) -> Setup:
         """With everything filled in that the settings leave to the protocol, the encoder or the data."""
         encoder = encoder_named(encoder)
-        return Setup(entrant(method), encoder, (settings or Settings()).under(protocol, encoder, train))
+        one, settings = entrant(method), settings or Settings()
+        objective = None if isinstance(one, Challenger) else one.objective
+        return Setup(one, encoder, settings.under(protocol, encoder, train, objective))
 
     def parts(self) -> dict[str, Any]:
         """What has parameters here; a baseline is not trained, so encoder and settings mean nothing to it."""
@@ -69,7 +71,12 @@ class Setup:
         return types[name].startswith("int")
 
     def having(self, values: Mapping[str, Any]) -> Setup:
-        """The same with other values, checked; the label stays as it was asked for."""
+        """The same with other values, checked; the label stays as it was asked for.
+
+        A weight decay takes the place of the L2 on a batch's rows.
+        """
+        if values.get("weight_decay"):
+            values = {"l2": 0.0, **values}
         with wrong_types_told(self.entrant.label, values):
             changed = {
                 kind: replace(part, **{f.name: values[f.name] for f in fields(part) if f.name in values})

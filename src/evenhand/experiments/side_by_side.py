@@ -68,5 +68,5 @@ def _shape(setup: Setup) -> Hashable:
     if isinstance(one, Challenger):
         return None
     drawn = tuple(getattr(one.sampler, name) for name in one.sampler.structural)
-    settings = replace(setup.settings, lr=1.0, weight_decay=None)
+    settings = replace(setup.settings, lr=1.0, weight_decay=None, l2=None)
     return type(one.sampler), drawn, one.objective, setup.encoder, settings

@@ -21,8 +21,8 @@ from evenhand.experiments.goals import Goal
 from evenhand.experiments.kept import as_kept, kept_point, kept_trial
 from evenhand.experiments.search_space import Space
 from evenhand.experiments.trial import Trial, Verdict
-from evenhand.training.checkpoint import one_process
 from evenhand.utils.errors import InputError, RunError
+from evenhand.utils.locks import one_process
 
 AT_RANDOM = 10
 """Trials before the finished ones have a say; in groups, as many whole groups as that holds."""

@@ -27,10 +27,10 @@ from evenhand.experiments.setup import Setup
 from evenhand.experiments.side_by_side import SideBySide, group_size, replicas_that_fit, together
 from evenhand.experiments.study import Study, open_study
 from evenhand.experiments.trial import Trial
-from evenhand.training.progress import OnEpoch
 from evenhand.training.run import seed_numbers
 from evenhand.training.settings import ProtocolName, Settings, resolve_device
 from evenhand.utils.errors import InputError, RunError, StoppedError
+from evenhand.utils.progress import OnEpoch
 
 __all__ = ["TuneResult", "tune"]
 

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
-from evenhand.models.id_lookup import known_positions
-from evenhand.models.list_table import list_table
+from evenhand.models.id_lookup import known_positions, list_table
 from evenhand.models.topk import Score, top_by
 from evenhand.utils.errors import InputError
 

@@ -6,11 +6,13 @@ nothing in it is ever executed; docs/models.md describes every file.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,19 +24,12 @@ from evenhand.models.base import Model
 from evenhand.models.blend_model import WEIGHTS, BlendModel, Part, parts_of
 from evenhand.models.card import model_card
 from evenhand.models.factors import FactorModel
-from evenhand.models.files import (
-    one_line,
-    read_arrow,
-    read_tensors,
-    sha256,
-    write_arrow,
-    write_json,
-    write_tensors,
-)
-from evenhand.models.item_table import TABLES
-from evenhand.models.item_weights import ItemWeightModel
+from evenhand.models.item_weights import TABLES, ItemWeightModel
 from evenhand.utils.atomic import atomic_folder
 from evenhand.utils.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FORMAT = 1
 """Version of the folder's layout; a folder of another version is refused."""
@@ -79,7 +74,7 @@ def read_model(folder: str | Path, *, verify: bool = True) -> Model:
         raise
     except Exception as problem:
         # Whatever is wrong inside one of the files, its reader has its own kind of error for it.
-        raise InputError(f"{folder} cannot be read as a model: {one_line(problem)}.") from problem
+        raise InputError(f"{folder} cannot be read as a model: {reason(problem)}.") from problem
     return model
 
 
@@ -136,7 +131,7 @@ def _read_config(folder: Path) -> _Config:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as problem:
-        raise InputError(f"{folder} cannot be read as a model: config.json: {one_line(problem)}.") from None
+        raise InputError(f"{folder} cannot be read as a model: config.json: {reason(problem)}.") from None
     if not isinstance(raw, dict) or not isinstance(raw.get("format"), int) or "seeds" not in raw:
         raise InputError(f"{folder} cannot be read as a model: its config.json is not that of a model.")
     if raw["format"] != FORMAT:
@@ -235,3 +230,63 @@ def _ids(folder: Path, column: pa.ChunkedArray) -> pa.Array:
     if str(array.type) not in ("int64", "string") or array.null_count or len(array.unique()) < len(array):
         raise InputError(f"{folder} is damaged: its ids are not integers or texts, each once.")
     return array
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    path.touch()
+    mode = path.stat().st_mode
+    try:
+        save_file(tensors, path)
+        # It makes the file readable to its owner alone, whatever the umask says.
+        path.chmod(mode)
+    except SafetensorError as problem:
+        # It hides the system's error, such as a full disk, in one of its own.
+        raise OSError(str(problem)) from problem
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(path)
+
+
+def write_arrow(path: Path, columns: Mapping[str, pa.Array]) -> None:
+    table = pa.table(dict(columns))
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+def read_arrow(path: Path) -> pa.Table:
+    with pa.OSFile(str(path), "rb") as source:
+        table = pa.ipc.open_file(source).read_all()
+    # Arrow believes the offsets in a file; a false one would be read as an address.
+    table.validate(full=True)
+    return table
+
+
+def write_json(path: Path, document: Any) -> None:
+    path.write_text(json.dumps(_plain(document), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _plain(value: Any) -> Any:
+    """The same in what JSON knows: numpy's numbers as numbers, undefined ones as null."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def reason(problem: BaseException) -> str:
+    """Why something failed, in half a sentence."""
+    return " ".join(str(problem).split()).rstrip(".") or type(problem).__name__

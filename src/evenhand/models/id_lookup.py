@@ -1,7 +1,4 @@
-"""From the ids a person gives to the model's indices, with the unknown ones named.
-
-Every use of a model starts with ids from somewhere else, whose type may differ and of which some may be new.
-"""
+"""From the ids a person gives to the model's indices, with the unknown ones named, and back to tables of ids."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from evenhand.data.interactions import Interactions
 from evenhand.utils.errors import InputError
 
 _SHOWN = 10
@@ -79,3 +77,17 @@ def _near(text: str, ids: pa.Array) -> str:
     by_lower = {name.lower(): name for name in ids.to_pylist()}
     near = get_close_matches(text.lower(), by_lower, n=3, cutoff=0.6)
     return f"; did you mean {' or '.join(repr(by_lower[name]) for name in near)}?" if near else "."
+
+
+def list_table(vocabulary: Interactions, users: np.ndarray, items: np.ndarray, scores: np.ndarray) -> pa.Table:
+    """Lists by index, as `top_by` makes them, as a table with ids: user, item, score, rank."""
+    real = items >= 0
+    rank = np.broadcast_to(np.arange(1, items.shape[1] + 1), items.shape)
+    return pa.table(
+        {
+            "user": vocabulary.user_ids.take(pa.array(np.repeat(users, real.sum(1)))),
+            "item": vocabulary.item_ids.take(pa.array(items[real])),
+            "score": pa.array(scores[real]),
+            "rank": pa.array(rank[real].astype(np.int32)),
+        }
+    )

@@ -1,21 +1,178 @@
-"""A model without vectors: what users touched, and what each item says about the others."""
+"""A model of weights between items: a user's scores are the sums of the weights of what they have.
+
+So a new user costs no training. The weights are a dense matrix, a sparse one, or one number per item.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
+import torch
 from torch import Tensor
 
+from evenhand.data.csr import gather_rows, slices_within
 from evenhand.data.interactions import Interactions
 from evenhand.metrics.lists import count
 from evenhand.models.base import Model
-from evenhand.models.item_table import ItemTable
-from evenhand.models.list_table import list_table
+from evenhand.models.id_lookup import list_table
 from evenhand.models.topk import Score, top_by
+from evenhand.utils.errors import InputError
+
+_CHUNK_TERMS = 2**22
+"""Weights summed up together: about 100 MB with their indices."""
+
+
+_MOST = 2**53
+"""Up to here a float64 can count."""
+
+
+class ItemTable(ABC):
+    """What an item says about the others."""
+
+    kind: ClassVar[str]
+    explained: ClassVar[str]
+
+    @abstractmethod
+    def scores(self, touched: Interactions, users: np.ndarray) -> Tensor:
+        """[n, n_items] for users by index, from what they touched: a new tensor."""
+
+    @abstractmethod
+    def row(self, item: int) -> Tensor:
+        """[n_items]: the weights of one item, -inf where there is none."""
+
+    @abstractmethod
+    def tensors(self) -> dict[str, Tensor]:
+        """All of it, by name; `from_tensors` makes it again."""
+
+    @classmethod
+    @abstractmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> ItemTable: ...
+
+    @abstractmethod
+    def fits(self, n_items: int) -> bool:
+        """Whether it is whole and speaks of so many items."""
+
+
+@dataclass(frozen=True, eq=False)
+class DenseTable(ItemTable):
+    """A weight for every pair of items."""
+
+    weights: Tensor
+    """float32 [n_items, n_items], from row to column"""
+
+    kind: ClassVar[str] = "dense"
+    explained: ClassVar[str] = "A user's score of an item is the sum of the weights from the items they touched to it."
+
+    def scores(self, touched: Interactions, users: np.ndarray) -> Tensor:
+        where = self.weights.device
+        _, items = gather_rows(touched.indptr, touched.items, users)
+        lengths = touched.activity[users]
+        offsets = torch.from_numpy(np.cumsum(lengths) - lengths)
+        return torch.nn.functional.embedding_bag(
+            torch.from_numpy(items).to(where), self.weights, offsets.to(where), mode="sum"
+        )
+
+    def row(self, item: int) -> Tensor:
+        return self.weights[item]
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"weights": self.weights}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> DenseTable:
+        return cls(tensors["weights"])
+
+    def fits(self, n_items: int) -> bool:
+        return self.weights.shape == (n_items, n_items) and self.weights.dtype == torch.float32
+
+
+@dataclass(frozen=True, eq=False)
+class SparseTable(ItemTable):
+    """Weights between some pairs of items, as CSR; the others are zero."""
+
+    indptr: np.ndarray
+    """int64 [n_items + 1]"""
+    items: np.ndarray
+    """int32 [n_weights]: to which items the weights of a row go, ascending within it"""
+    weights: np.ndarray
+    """float32 [n_weights]"""
+
+    kind: ClassVar[str] = "sparse"
+    explained: ClassVar[str] = DenseTable.explained
+
+    def scores(self, touched: Interactions, users: np.ndarray) -> Tensor:
+        n_items = touched.n_items
+        found = torch.zeros(len(users) * n_items)
+        position, item = gather_rows(touched.indptr, touched.items, users)
+        everything = np.arange(len(self.items))
+        for part in slices_within(np.diff(self.indptr)[item], _CHUNK_TERMS):
+            of, entry = gather_rows(self.indptr, everything, item[part])
+            cell = position[part][of] * n_items + self.items[entry]
+            found.scatter_add_(0, torch.from_numpy(cell), torch.from_numpy(self.weights[entry]))
+        return found.view(len(users), n_items)
+
+    def row(self, item: int) -> Tensor:
+        mine = slice(self.indptr[item], self.indptr[item + 1])
+        found = torch.full((len(self.indptr) - 1,), -torch.inf)
+        found[torch.from_numpy(self.items[mine].astype(np.int64))] = torch.from_numpy(self.weights[mine])
+        return found
+
+    def tensors(self) -> dict[str, Tensor]:
+        named = {"indptr": self.indptr, "items": self.items, "weights": self.weights}
+        return {name: torch.from_numpy(array) for name, array in named.items()}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> SparseTable:
+        return cls(*(tensors[name].numpy() for name in ("indptr", "items", "weights")))
+
+    def fits(self, n_items: int) -> bool:
+        return (
+            (self.indptr.dtype, self.items.dtype, self.weights.dtype) == (np.int64, np.int32, np.float32)
+            and self.indptr.shape == (n_items + 1,)
+            and self.indptr[0] == 0
+            and bool((np.diff(self.indptr) >= 0).all())
+            and self.items.shape == self.weights.shape == (self.indptr[-1],)
+            and bool(((self.items >= 0) & (self.items < n_items)).all())
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class CountTable(ItemTable):
+    """One number an item, the same for everyone."""
+
+    counts: Tensor
+    """float64 [n_items]: float32 would make equal what differs above 16 million."""
+
+    kind: ClassVar[str] = "counts"
+    explained: ClassVar[str] = "The score of an item is the number of users who touched it, the same for everyone."
+
+    def scores(self, touched: Interactions, users: np.ndarray) -> Tensor:
+        return self.counts.repeat(len(users), 1)
+
+    def row(self, item: int) -> Tensor:
+        raise InputError("a model of counts knows nothing of two items together; ask one of itemknn, ease or als.")
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"counts": self.counts}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> CountTable:
+        return cls(tensors["counts"])
+
+    def fits(self, n_items: int) -> bool:
+        return (
+            self.counts.shape == (n_items,)
+            and self.counts.dtype == torch.float64
+            and bool(((self.counts >= 0) & (self.counts <= _MOST)).all())
+        )
+
+
+TABLES: Mapping[str, type[ItemTable]] = {table.kind: table for table in (DenseTable, SparseTable, CountTable)}
 
 
 @dataclass(frozen=True, eq=False)

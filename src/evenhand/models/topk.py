@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -38,6 +38,15 @@ than the lists themselves."""
 
 Score = Callable[[np.ndarray], Tensor]
 """Users by index → a new tensor [n, n_items], which the caller may write to."""
+
+
+@runtime_checkable
+class Recommender(Protocol):
+    """Scores users by index; a caller asks for as many at a time as fit into memory."""
+
+    def scores(self, users: np.ndarray) -> Tensor:
+        """[n, n_items]: a new tensor, which the caller may write to."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -67,6 +67,11 @@ class Objective(ABC):
     """What training minimises. Subclasses add parameters and check them in `__post_init__`."""
 
     @property
+    def lengths_matter(self) -> bool:
+        """Whether the vectors' lengths change the loss, so that L2 on them has a meaning; not so for cosines."""
+        return True
+
+    @property
     def negatives(self) -> int:
         """How many negatives a positive wants, unless the settings say otherwise."""
         return 1
@@ -101,6 +106,10 @@ class Loss(nn.Module, ABC):
     @abstractmethod
     def forward(self, batch: Scored) -> Tensor:
         """[r]: the loss of each replica in the batch."""
+
+    def item_tables(self) -> tuple[nn.Parameter, ...]:
+        """Parameters [R, n_items, d] of its own whose rows L2 acts on as on the encoder's."""
+        return ()
 
     def finals(self, vectors: Vectors) -> tuple[Vectors, ...]:
         """What the vectors become in the end: one model, or several of which validation picks one."""

@@ -66,6 +66,10 @@ class BCLoss(Objective):
             raise InputError(f"in_batch must be true or false, not {self.in_batch}.")
 
     @property
+    def lengths_matter(self) -> bool:
+        return False
+
+    @property
     def negatives(self) -> int:
         return 1 if self.in_batch else 128
 

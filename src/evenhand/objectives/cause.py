@@ -69,6 +69,9 @@ class CausELoss(Loss):
     def finish(self) -> None:
         self._vectors = None
 
+    def item_tables(self) -> tuple[nn.Parameter, ...]:
+        return (self.items,)
+
     def forward(self, batch: Scored) -> Tensor:
         assert self._vectors is not None, "prepare() comes first"
         items = mine(self._vectors.items, batch)

@@ -39,11 +39,11 @@ from evenhand.paper.results import (
     work_folder,
     writing,
 )
-from evenhand.training.checkpoint import one_process
-from evenhand.training.progress import OnEpoch
 from evenhand.training.run import train, versions
 from evenhand.training.settings import resolve_device
 from evenhand.utils.errors import InputError, RunError, StoppedError
+from evenhand.utils.locks import one_process
+from evenhand.utils.progress import OnEpoch
 from evenhand.utils.text import count
 
 Tell = Callable[[str], None]

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evenhand.metrics.statistics import summarise
-from evenhand.training.checkpoint import write_whole
+from evenhand.utils.atomic import write_whole
 from evenhand.utils.errors import InputError, written_by_us
 
 RUNS, MEASUREMENTS, COMPARISONS = "runs.parquet", "measurements.parquet", "comparisons.parquet"

@@ -8,13 +8,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 
 from evenhand.data.interactions import Interactions
-from evenhand.encoders import MF, Encoder, LightGCN
-from evenhand.objectives import BPR, Objective
-from evenhand.samplers import AUCSampler, BalancedSampler, PopularitySampler, Sampler
+from evenhand.encoders import Encoder, LightGCN
+from evenhand.objectives import Objective
+from evenhand.samplers import AUCSampler, PopularitySampler, Sampler
+from evenhand.training.engines import engine_name
 from evenhand.training.settings import Settings, is_sparse
 from evenhand.utils.errors import InputError
 from evenhand.utils.memory import available_bytes, gigabytes
@@ -47,22 +49,18 @@ class Work:
     """cpu or cuda"""
 
     @property
+    def negatives(self) -> int:
+        """Negatives per positive."""
+        return self.settings.negatives or self.objective.negatives
+
+    @cached_property
     def engine(self) -> str:
-        """The engine that `engine_for` will choose, if what it needs is installed."""
-        negatives = self.settings.negatives or self.objective.negatives
-        plain = type(self.encoder) is MF and type(self.objective) is BPR and negatives == 1
-        known = not isinstance(self.sampler, BalancedSampler)
-        if self.settings.engine == "torch":
-            return "torch"
-        if self.device == "cpu":
-            return "numba" if plain and known else "torch"
-        if plain and known and not (isinstance(self.sampler, AUCSampler) and self.sampler.alpha == "auto"):
-            return "triton"
-        return "torch" if self.settings.deterministic else "graph"
+        """The engine that training will take."""
+        return engine_name(self)
 
     @property
     def sparse(self) -> bool:
-        """Whether only rows move that a batch touched."""
+        """Whether only rows move that a batch holds."""
         return is_sparse(self.settings.updates, self.encoder, self.n_users + self.n_items)
 
     @property
@@ -99,16 +97,16 @@ class Work:
         return scores * _FLOAT + (2 * self.pairs + self.held_out) * (_LONG + 2 * _FLOAT)
 
     def _gradients(self, rows: int, tables: int) -> int:
-        touched = 3 * self.settings.batch * self.seeds * self.encoder.dim
+        moved = 3 * self.settings.batch * self.seeds * self.encoder.dim
         if self.engine == "numba":
-            return touched * _FLOAT + rows * _FLOAT
-        return tables * 2 if self.engine == "triton" else tables + 3 * touched * _FLOAT
+            return moved * _FLOAT + rows * _FLOAT
+        return tables * 2 if self.engine == "triton" else tables + 3 * moved * _FLOAT
 
     def _pairs(self) -> int:
-        """Orders of the epoch, the sort that makes one, users and items of every pair, and the laws."""
+        """Orders of the epoch, the sort that makes one, users and items of every pair, and the distributions."""
         order = self.seeds * self.pairs * (_LONG + (_FLOAT if self.engine == "triton" else 0))
-        law = self.pairs * _LONG * (isinstance(self.sampler, PopularitySampler) + (self.engine != "numba"))
-        return order + self.pairs * (3 * _LONG + 2 * _LONG + 2 * _FLOAT) + law + 3 * self.n_users * _LONG
+        weights = self.pairs * _LONG * (isinstance(self.sampler, PopularitySampler) + (self.engine != "numba"))
+        return order + self.pairs * (3 * _LONG + 2 * _LONG + 2 * _FLOAT) + weights + 3 * self.n_users * _LONG
 
     def _ranks(self) -> int:
         if self.draws is None:
@@ -140,7 +138,8 @@ def work_of(
         held_out=0 if held_out is None else len(held_out),
         seeds=len(samplers),
         encoder=encoder,
-        sampler=samplers[0],
+        # Side by side, some may follow α and some not; one that does decides.
+        sampler=next((s for s in samplers if getattr(s, "alpha", None) == "auto"), samplers[0]),
         settings=settings,
         objective=objective,
         device=device.type,

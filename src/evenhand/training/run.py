@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,23 +26,16 @@ from evenhand.models.factors import FactorModel, on_cpu
 from evenhand.models.topk import Score, by_product
 from evenhand.objectives import BPR, Objective
 from evenhand.samplers.base import Sampler
-from evenhand.training.checkpoint import Checkpoints
-from evenhand.training.epochs import memory_errors_explained, train_epochs
-from evenhand.training.loop import Loop
+from evenhand.training.checkpoints import Checkpoints
+from evenhand.training.early_stopping import STOPPING_K, BestTest, BestValidation, EarlyStopping, LastEpoch
+from evenhand.training.evaluation import Evaluator, Results
 from evenhand.training.memory_estimate import check_fits, work_of
-from evenhand.training.progress import OnEpoch
-from evenhand.training.selection import (
-    STOPPING_K,
-    BestTest,
-    BestValidation,
-    Evaluator,
-    LastEpoch,
-    Results,
-    Selection,
-)
 from evenhand.training.settings import JUDGED_UP_TO, ProtocolName, Settings, exact_repeats, resolve_device
+from evenhand.training.trainer import Trainer
 from evenhand.utils.description import described
-from evenhand.utils.errors import InputError, unknown
+from evenhand.utils.errors import InputError, RunError, unknown
+from evenhand.utils.memory import is_shortage
+from evenhand.utils.progress import OnEpoch
 
 _BPR = BPR()
 MOST_SEEDS = 10_000
@@ -107,7 +101,7 @@ def train(
     the last bit, that of a run that was never interrupted. `start` are tables to begin with instead of
     random ones (nan rows stay random). `stop_on` is what the honest protocol chooses and stops on.
 
-    Settings in a list belong to one replica each and may differ in lr and weight_decay. Where they or the
+    Settings in a list belong to one replica each and may differ in lr, weight_decay and l2. Where they or the
     samplers are given so, a seed may come more than once: the same draws under other parameters.
     """
     if not isinstance(split, Split):
@@ -125,14 +119,14 @@ def train(
     if len(samplers) != len(numbers):
         raise InputError(f"{len(numbers)} seeds need as many samplers, but {len(samplers)} were given.")
     given = [settings] * len(numbers) if isinstance(settings, Settings) else settings
-    each = [one.under(protocol, encoder, split.train) for one in given]
+    each = [one.under(protocol, encoder, split.train, objective) for one in given]
     rule = HotRule.parse(hot or protocol)
     hot_mask = rule.mask(split)
 
     held_out = split.test if protocol == "paper" else split.validation
     check_fits(work_of(split.train, held_out, encoder, samplers, each[0], objective, where), where)
     with memory_errors_explained():
-        loop = Loop(
+        trainer = Trainer(
             split.train,
             encoder,
             samplers,
@@ -144,8 +138,8 @@ def train(
             objective=objective,
         )
     if start is not None:
-        loop.start_from(start)
-    common = loop.settings
+        trainer.start_from(start)
+    common = trainer.settings
     selection, evaluator = _select(split, protocol, common, hot_mask, ks, len(numbers), stop_on)
     identity = {
         "data": {name: fingerprint(part) for name, part in split.parts().items()},
@@ -160,9 +154,9 @@ def train(
         "start": "random" if start is None else "given tables",
         "versions": {"evenhand": evenhand.__version__, "torch": str(torch.__version__)},
     }
-    saved = Checkpoints(checkpoints, identity) if checkpoints else None
+    saved = Checkpoints(checkpoints, identity)
     with exact_repeats(common.deterministic), memory_errors_explained():
-        history, seconds, notes = train_epochs(loop, selection, evaluator, common, saved, resume, on_epoch)
+        history, seconds = trainer.run(selection, evaluator, saved, resume=resume, on_epoch=on_epoch)
     chosen = Vectors(*on_cpu(selection.vectors))
     results = _judge(split, selection, chosen, hot_mask, ks)
     best = int(np.argmax(selection.value))
@@ -200,8 +194,8 @@ def train(
         seconds=seconds,
         notes=(
             *split.notes,
-            *loop.notes,
-            *notes,
+            *trainer.notes,
+            *saved.notes,
             *(evaluator.notes if evaluator else ()),
             *_runaway(objective, history, max(one.lr for one in each)),
         ),
@@ -240,6 +234,19 @@ def refitted(
     return train(
         whole, encoder, sampler, [best], settings, objective=objective, label=label, device=device, on_epoch=on_epoch
     ).model
+
+
+@contextmanager
+def memory_errors_explained() -> Iterator[None]:
+    """Running out of memory is no bug: say what would fit."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as problem:
+        if not is_shortage(problem):
+            raise
+        raise RunError(
+            "there is not enough memory for this; lower --dim, --batch or --seeds, or use --ecdf 64."
+        ) from problem
 
 
 def seed_numbers(seeds: int | Sequence[int], *, repeatable: bool = False) -> tuple[int, ...]:
@@ -283,7 +290,7 @@ def _select(
     ks: tuple[int, ...],
     replicas: int,
     stop_on: tuple[str, int],
-) -> tuple[Selection, Evaluator | None]:
+) -> tuple[EarlyStopping, Evaluator | None]:
     if protocol == "paper":
         if settings.eval_users is not None:
             raise InputError("eval_users is for the honest protocol; the paper's judges all users each epoch.")
@@ -298,7 +305,7 @@ def _select(
     )
 
 
-def _judge(split: Split, selection: Selection, chosen: Vectors, hot: np.ndarray, ks: tuple[int, ...]) -> Results:
+def _judge(split: Split, selection: EarlyStopping, chosen: Vectors, hot: np.ndarray, ks: tuple[int, ...]) -> Results:
     if isinstance(selection, BestTest):
         return selection.results()
     if not len(split.test):

@@ -13,6 +13,7 @@ import torch
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders import Encoder, LightGCN
+from evenhand.objectives.base import Objective
 from evenhand.samplers.base import check_drawn
 from evenhand.utils.errors import InputError, unknown
 
@@ -42,9 +43,16 @@ class Settings:
     lr: float = 0.002
     """Adam's learning rate."""
     weight_decay: float | None = None
-    """L2 coupled into Adam's gradient, on every parameter at every step.
+    """L2 coupled into Adam's gradient, on every parameter at every step: the paper's form.
 
-    None takes what is usual for the encoder, and less of it the more pairs there are (`usual_decay`).
+    Given, it replaces `l2`. None is 0 in the honest protocol; the paper's takes what was usual for the encoder,
+    and less of it the more pairs there are (`usual_decay`).
+    """
+    l2: float | None = None
+    """λ of `λ/2B·Σ(‖p_u‖² + ‖q_i‖² + mean_j ‖q_j‖²)` over the raw rows of a batch (see `training.l2`).
+
+    None takes the encoder's for losses on inner products and 0 for losses on cosines, which lengths do not
+    change; it is 0 where `weight_decay` is given, and in the paper's protocol.
     """
     milestones: tuple[int, ...] = ()
     """After these epochs the learning rate falls to a tenth."""
@@ -81,8 +89,10 @@ class Settings:
                 raise InputError(f"{name} must be a whole number of at least 1, not {value}.")
         if not 0 < self.lr < math.inf:
             raise InputError(f"lr must be a positive number, not {self.lr}.")
-        if self.weight_decay is not None and not 0 <= self.weight_decay < math.inf:
-            raise InputError(f"weight_decay must be a number of at least 0, not {self.weight_decay}.")
+        for name in ("weight_decay", "l2"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < math.inf:
+                raise InputError(f"{name} must be a number of at least 0, not {value}.")
         users = self.eval_users
         if users is not None and (not isinstance(users, int) or users < 1):
             raise InputError(f"eval_users must be a whole number of at least 1, not {users}.")
@@ -108,20 +118,34 @@ class Settings:
         return self.lr * 0.1 ** sum(epoch >= m for m in self.milestones)
 
     def under(
-        self, protocol: ProtocolName, encoder: Encoder | None = None, train: Interactions | None = None
+        self,
+        protocol: ProtocolName,
+        encoder: Encoder | None = None,
+        train: Interactions | None = None,
+        objective: Objective | None = None,
     ) -> Settings:
-        """These settings with what the protocol prescribes and what is left to the encoder and the data."""
+        """These settings with what the protocol prescribes and, once they are known, what is left to the others."""
         filled = self
-        if self.weight_decay is None and encoder is not None:
-            filled = replace(filled, weight_decay=usual_decay(encoder, self.updates, train))
+        if encoder is not None and objective is not None:
+            filled = self._regularised(protocol, encoder, train, objective)
         if protocol == "honest":
             return filled
         updates = "dense" if self.updates == "auto" else self.updates
         return replace(filled, patience=None, drop_last=True, updates=updates)
 
+    def _regularised(
+        self, protocol: ProtocolName, encoder: Encoder, train: Interactions | None, objective: Objective
+    ) -> Settings:
+        decay, l2 = self.weight_decay, self.l2
+        if decay is None and protocol == "paper":
+            decay = usual_decay(encoder, self.updates, train)
+        if l2 is None:
+            l2 = encoder.l2 if decay is None and objective.lengths_matter else 0.0
+        return replace(self, weight_decay=decay or 0.0, l2=l2)
+
 
 def usual_decay(encoder: Encoder, updates: Updates, train: Interactions | None) -> float:
-    """The encoder's weight decay for these pairs.
+    """The encoder's weight decay for these pairs, in the paper's protocol.
 
     A dense step pulls every row towards 0, while a row's own pairs push it in one step of many: with ten
     times the pairs, ten times more seldom. So the decay falls as they grow. A sparse step moves only rows

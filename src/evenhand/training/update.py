@@ -17,11 +17,11 @@ from evenhand.encoders import ENCODERS
 from evenhand.models.factors import FactorModel
 from evenhand.objectives import Objective
 from evenhand.samplers import GroupSampler, Sampler
-from evenhand.training.progress import OnEpoch
 from evenhand.training.run import Fit, train
 from evenhand.training.settings import Settings
 from evenhand.utils.description import from_description
 from evenhand.utils.errors import InputError
+from evenhand.utils.progress import OnEpoch
 
 VALIDATION = 0.1
 """The share of new pairs on which the update is stopped."""

@@ -40,6 +40,21 @@ def atomic_file(target: Path) -> Iterator[Path]:
             partial.unlink(missing_ok=True)
 
 
+def write_whole(target: Path, content: bytes) -> None:
+    """Write so that the file is either there with all of its content or not there at all."""
+    partial = target.with_name(target.name + ".partial")
+    try:
+        with partial.open("wb") as sink:
+            sink.write(content)
+            sink.flush()
+            os.fsync(sink.fileno())
+        os.replace(partial, target)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    flush(target.parent)
+
+
 @contextmanager
 def atomic_folder(target: str | Path, files: Sequence[str], *, force: bool) -> Iterator[Path]:
     """An empty folder to write `files` into; it becomes `target` when the block ends without an error.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.models.rerank.block import Block, Grouped
+from evenhand.models.rerank.popularity_mix import Block, Grouped
 
 DIGITS = 12
 

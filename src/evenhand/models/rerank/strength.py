@@ -10,9 +10,8 @@ import numpy as np
 
 from evenhand.data.interactions import Interactions
 from evenhand.metrics.users import NO_ITEM, UNKNOWN_ITEM, score_lists
-from evenhand.models.rerank.block import blocks
 from evenhand.models.rerank.candidates import Candidates
-from evenhand.models.rerank.popularity_mix import Popularity
+from evenhand.models.rerank.popularity_mix import Popularity, blocks
 from evenhand.models.rerank.rules import Method
 from evenhand.utils.errors import InputError
 

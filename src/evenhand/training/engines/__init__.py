@@ -1,45 +1,99 @@
-"""The fast engines behind one seam: `engine_for` picks the one that can do what a loop asks for."""
+"""The engines, and the one place that chooses among them: each says here what it serves, the fastest first."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
 
+import torch
+
+from evenhand.encoders import MF
+from evenhand.objectives import BPR
+from evenhand.samplers import AUCSampler, DynamicSampler, GroupSampler, PopularitySampler, UniformSampler
 from evenhand.samplers.counting import compile_problem
 from evenhand.training.engines.base import Engine, Plan
-from evenhand.training.engines.torch_engine import TorchEngine
 
 if TYPE_CHECKING:
-    from evenhand.training.loop import Loop
+    from evenhand.training.memory_estimate import Work
+    from evenhand.training.trainer import Trainer
 
-__all__ = ["Engine", "Plan", "engine_for"]
+__all__ = ["Engine", "Plan", "engine_for", "engine_name"]
 
-
-def engine_for(loop: Loop) -> Engine:
-    """The fastest engine for this loop; the plain one where a kernel cannot be had, which is said once."""
-    if loop.settings.engine == "torch":
-        return TorchEngine(loop)
-    if loop.device.type == "cpu" and numba_works():
-        from evenhand.training.engines.numba_engine import NumbaEngine, serves
-
-        if serves(loop):
-            return NumbaEngine(loop)
-    if loop.device.type == "cuda":
-        return _on_gpu(loop)
-    return TorchEngine(loop)
+_COMPILED = (UniformSampler, PopularitySampler, DynamicSampler, GroupSampler, AUCSampler)
+"""Samplers that compiled steps know; a class derived from one may choose otherwise, so it is not among them."""
 
 
-def _on_gpu(loop: Loop) -> Engine:
-    from evenhand.training.engines.graph_engine import GraphEngine
-    from evenhand.training.engines.triton_engine import TritonEngine, serves
+@dataclass(frozen=True)
+class Kind:
+    """An engine that may be chosen."""
 
-    if serves(loop):
-        if (problem := compile_problem("cuda")) is None:
-            return TritonEngine(loop)
-        _say_once(problem)
+    module: str
+    engine: str
+    serves: Callable[[Work], bool]
+    """Whether it can do this work."""
+    works_here: Callable[[], bool] = lambda: True
+    """Whether what it needs is installed; what is missing is reported once."""
+
+
+def _plain(work: Work) -> bool:
+    """Gradients that compiled steps have in closed form: two tables, BPR, one negative."""
+    return type(work.encoder) is MF and type(work.objective) is BPR and work.negatives == 1
+
+
+def _numba_serves(work: Work) -> bool:
+    return work.device == "cpu" and _plain(work) and type(work.sampler) in _COMPILED
+
+
+def _triton_serves(work: Work) -> bool:
+    stateless = not (isinstance(work.sampler, AUCSampler) and work.sampler.alpha == "auto")
+    return work.device == "cuda" and _plain(work) and type(work.sampler) in _COMPILED and stateless
+
+
+def _graph_serves(work: Work) -> bool:
     # The exact repeats of a GPU take kernels that cannot be recorded.
-    return TorchEngine(loop) if loop.settings.deterministic else GraphEngine(loop)
+    return work.device == "cuda" and not work.settings.deterministic
+
+
+def _openmp_works() -> bool:
+    """OpenMP ends a process that was forked from one which had used it."""
+    if not numba_works():
+        return False
+    from evenhand.training.engines.numba_engine import forked
+
+    return not forked()
+
+
+def _triton_works() -> bool:
+    problem = compile_problem("cuda") if torch.cuda.is_available() else None
+    if problem is not None:
+        _say_once(problem)
+    return problem is None
+
+
+ENGINES = {
+    "numba": Kind("numba_engine", "NumbaEngine", _numba_serves, _openmp_works),
+    "triton": Kind("triton_engine", "TritonEngine", _triton_serves, _triton_works),
+    "graph": Kind("graph_engine", "GraphEngine", _graph_serves),
+    "torch": Kind("torch_engine", "TorchEngine", lambda work: True),
+}
+
+
+def engine_name(work: Work) -> str:
+    """The engine that does this work: the first that serves it and works here, unless the settings name one."""
+    if work.settings.engine != "auto":
+        return work.settings.engine
+    return next(name for name, kind in ENGINES.items() if kind.serves(work) and kind.works_here())
+
+
+def engine_for(trainer: Trainer) -> Engine:
+    """The trainer's engine."""
+    kind = ENGINES[engine_name(trainer.work)]
+    made: Any = getattr(import_module(f"evenhand.training.engines.{kind.module}"), kind.engine)
+    return cast(Engine, made(trainer))
 
 
 @cache
@@ -51,7 +105,6 @@ def _say_once(reason: str) -> None:
 def numba_works() -> bool:
     """Whether anything can be compiled here; if not, that is said once."""
     try:
-        import numba
         from numba import njit
 
         njit(lambda x: x + 1)(1)
@@ -59,4 +112,4 @@ def numba_works() -> bool:
         reason = str(problem).splitlines()[0]
         warnings.warn(f"numba does not work here ({reason}); training goes on with torch, slower.", stacklevel=4)
         return False
-    return bool(numba)
+    return True

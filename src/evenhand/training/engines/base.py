@@ -1,4 +1,4 @@
-"""What an engine is: it makes the steps of an epoch, in place, on the tables of a loop."""
+"""What an engine is: it makes the steps of an epoch, in place, on the tables of a trainer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from evenhand.utils import keyed
 
 if TYPE_CHECKING:
-    from evenhand.training.loop import Loop
+    from evenhand.training.trainer import Trainer
 
 _ORDER, _OWN, _SHARED = 1, 2, 3
 """What a key is for: the order of the pairs, the draws of a positive, the draws a batch shares."""
@@ -59,12 +59,12 @@ def recording(graph: Any, **how: Any) -> Iterator[None]:
 
 
 class Engine(ABC):
-    """Makes steps for every replica at once; what it learns lies in the loop's model and optimisers."""
+    """Makes steps for every replica at once; what it learns lies in the trainer's model and optimisers."""
 
     name: ClassVar[str]
 
-    def __init__(self, loop: Loop) -> None:
-        self.loop = loop
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
         self.stride = 1
         """How many steps to make between two looks at the clock."""
 

@@ -1,6 +1,6 @@
 """Which item becomes the negative, compiled: one parallel pass over a batch for each kind of sampler.
 
-Twins of the samplers' `choose`; the formulas stand in `evenhand.samplers`. The body of a parallel loop only
+Twins of the samplers' `choose`; the formulas stand in `evenhand.samplers`. The body of a parallel trainer only
 calls functions: numba loses what it would write itself into an array that came in a tuple.
 """
 

@@ -1,7 +1,7 @@
 """Keyed random numbers and draws of unobserved items, compiled: the same numbers as in torch.
 
 Twins of `evenhand.utils.keyed` and of the laws in `evenhand.samplers`: given a key they draw the same items. Like
-all compiled code here they take whole arrays and indices: a slice in a hot loop is an object to be counted.
+all compiled code here they take whole arrays and indices: a slice in a hot trainer is an object to be counted.
 """
 
 from __future__ import annotations

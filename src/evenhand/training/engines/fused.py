@@ -48,6 +48,7 @@ class FusedSteps:
         batch: int,
         steps: int,
         decay: Sequence[float] | Tensor,
+        l2: Sequence[float] | Tensor,
         hot: Tensor,
         held_out: Tensor | None = None,
         taken: int = 0,
@@ -56,9 +57,10 @@ class FusedSteps:
     ) -> None:
         """
         `pairs` are user and item [N] of every positive (int32 spares a copy); `steps` is the number of
-        batches in an epoch; `decay` [R] is the weight decay; `hot` is bool [n_items]; `held_out` are the
-        ascending keys user * n_items + item of the pairs that make a negative a false one; `taken` is how
-        many steps Adam has made before. `exact_sums` adds gradients up as 64-bit integers.
+        batches in an epoch; `decay` [R] is the weight decay, `l2` [R] that on the rows of a batch; `hot` is
+        bool [n_items]; `held_out` are the ascending keys user * n_items + item of the pairs that make a
+        negative a false one; `taken` is how many steps Adam has made before. `exact_sums` adds gradients up as
+        64-bit integers.
         """
         from evenhand.training.engines import triton_adam, triton_draws, triton_kernels
 
@@ -87,7 +89,7 @@ class FusedSteps:
         self._own = new(self.replicas, steps, dtype=torch.int64)
         self._shared = new(self.replicas, steps, dtype=torch.int64)
         self._rates = new(self.replicas, dtype=torch.float32)
-        self._decay = torch.as_tensor(decay, dtype=torch.float32).to(self.device)
+        self._decay, self._l2 = (torch.as_tensor(x, dtype=torch.float32).to(self.device) for x in (decay, l2))
         self._step_at, self._taken = new(1, dtype=torch.int64), new(1, dtype=torch.int64)
         self._taken.fill_(taken)
         self._unbias = [corrections(beta, root).to(self.device) for beta, root in ((0.9, 1), (0.999, 0.5))]
@@ -169,7 +171,7 @@ class FusedSteps:
             *(law.indptr, law.items, gaps(law), law.mass, law.before_item, law.before_pair),
             *(law.choice, law.begin, law.left, law.item_at, rule.alpha, rule.gamma, rule.prior),
             *(hot.view(torch.uint8), held_out if held else None, self._rows_of(held_out) if held else None),
-            *(self.touched, self._parts),
+            *(self._l2, self.touched, self._parts),
         ]
         tensors = [none if tensor is None else tensor.contiguous() for tensor in tensors]
         numbers = (self.n_pairs, self.n_users, self.n_items, self.dim, self.steps, self.batch)

@@ -16,23 +16,23 @@ from evenhand.training.engines.base import Plan, recording
 from evenhand.training.engines.torch_engine import TorchEngine
 
 if TYPE_CHECKING:
-    from evenhand.training.loop import Loop
+    from evenhand.training.trainer import Trainer
 
 
 class GraphEngine(TorchEngine):
     name = "graph"
 
-    def __init__(self, loop: Loop) -> None:
-        super().__init__(loop)
+    def __init__(self, trainer: Trainer) -> None:
+        super().__init__(trainer)
         self.stride = 64
         self._plan: Plan | None = None
         self._graph: Any = None
         self._key: Any = None
         self._works = True
-        self._stream = torch.cuda.Stream(loop.device)
-        self._sum = torch.zeros_like(loop.tally)
-        self._at = torch.zeros(1, dtype=torch.int64, device=loop.device)
-        self._place = torch.arange(loop.settings.batch, device=loop.device)
+        self._stream = torch.cuda.Stream(trainer.device)
+        self._sum = torch.zeros_like(trainer.tally)
+        self._at = torch.zeros(1, dtype=torch.int64, device=trainer.device)
+        self._place = torch.arange(trainer.settings.batch, device=trainer.device)
 
     def run(self, plan: Plan, first: int, last: int) -> Tensor:
         # Gradients remember the stream they were made on: steps made as usual and recorded ones share one.
@@ -44,7 +44,7 @@ class GraphEngine(TorchEngine):
 
     def _run(self, plan: Plan, first: int, last: int) -> Tensor:
         total = torch.zeros_like(self._sum)
-        whole = len(self.loop.users) // self.loop.settings.batch
+        whole = len(self.trainer.users) // self.trainer.settings.batch
         step = first
         while step < last:
             if not self._works or step >= whole:
@@ -67,7 +67,7 @@ class GraphEngine(TorchEngine):
 
     def _now(self, plan: Plan) -> Any:
         """What is fixed in a recording: where this changes, a new one is made."""
-        return (*self.loop.rates(plan.epoch), self.loop.loss.trains_encoder, id(self.loop.optimisers))
+        return (*self.trainer.rates(plan.epoch), self.trainer.loss.trains_encoder, id(self.trainer.optimisers))
 
     def _copy(self, plan: Plan) -> None:
         if plan is not self._plan:
@@ -90,9 +90,9 @@ class GraphEngine(TorchEngine):
         self._key = self._now(plan)
 
     def _recorded_step(self, epoch: int) -> None:
-        loop = self.loop
+        trainer = self.trainer
         order, own, shared = self._drawn
-        chosen = order.index_select(1, self._at * loop.settings.batch + self._place)
+        chosen = order.index_select(1, self._at * trainer.settings.batch + self._place)
         key, common = (keys.index_select(1, self._at).squeeze(1) for keys in (own, shared))
-        self._sum += self.learn(loop.users[chosen], loop.items[chosen], key, common, epoch)
+        self._sum += trainer.learn(trainer.users[chosen], trainer.items[chosen], key, common, epoch)
         self._at += 1

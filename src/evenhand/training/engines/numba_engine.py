@@ -31,7 +31,7 @@ from evenhand.training.engines.steps import Bench, Moves, Pairs, Table, learn
 
 if TYPE_CHECKING:
     from evenhand.training.adam import Adam
-    from evenhand.training.loop import Loop
+    from evenhand.training.trainer import Trainer
 
 _ONE_AT_A_TIME = threading.Lock()
 """Held while compiled code runs: not every threading layer of numba serves several callers."""
@@ -58,25 +58,25 @@ _CORRECTIONS = tuple(np.append(np.inf, (1 - beta**_MOVES) ** -power) for beta, p
 class NumbaEngine(Engine):
     name = "numba"
 
-    def __init__(self, loop: Loop) -> None:
-        super().__init__(loop)
+    def __init__(self, trainer: Trainer) -> None:
+        super().__init__(trainer)
         threads = torch.get_num_threads()
         numba.set_num_threads(1)  # starts numba's threads, and with them sets the number of torch's
         torch.set_num_threads(threads)
-        self.stride = max(1, _POSITIVES_A_STRIDE // (loop.settings.batch * len(loop.seeds)))
-        draws = loop.settings.batch * len(loop.seeds) * loop.samplers[0].width(1)
+        self.stride = max(1, _POSITIVES_A_STRIDE // (trainer.settings.batch * len(trainer.seeds)))
+        draws = trainer.settings.batch * len(trainer.seeds) * trainer.samplers[0].width(1)
         self._threads = _threads() if draws >= _WORTH_SHARING else 1
-        train, held = loop.train, loop.held_out
+        train, held = trainer.train, trainer.held_out
         self._pairs = Pairs(
-            users=loop.users.numpy(),
-            items=loop.items.numpy(),
-            hot=loop.hot.numpy(),
+            users=trainer.users.numpy(),
+            items=trainer.items.numpy(),
+            hot=trainer.hot.numpy(),
             held=np.zeros(train.n_users + 1, dtype=np.int64) if held is None else held.indptr,
             held_items=train.items[:0] if held is None else held.items,
         )
-        self._choose, self._law = _choice(loop)
-        self._sides = [_side(loop, number) for number in (0, 1)]
-        replicas, batch = len(loop.seeds), min(loop.settings.batch, len(loop.users))
+        self._choose, self._law = _choice(trainer)
+        self._sides = [_side(trainer, number) for number in (0, 1)]
+        replicas, batch = len(trainer.seeds), min(trainer.settings.batch, len(trainer.users))
         self._bench = Bench(
             negatives=np.zeros((replicas, batch), dtype=np.int64),
             slopes=np.zeros((replicas, batch), dtype=np.float32),
@@ -90,20 +90,21 @@ class NumbaEngine(Engine):
             return self._run(plan, first, last)
 
     def _run(self, plan: Plan, first: int, last: int) -> Tensor:
-        loop = self.loop
-        adam = loop.optimisers[0]
-        tally = np.zeros((3, len(loop.seeds)))
+        trainer = self.trainer
+        adam = trainer.optimisers[0]
+        tally = np.zeros((3, len(trainer.seeds)))
         threads = min(self._threads, torch.get_num_threads())
         numba.set_num_threads(threads)
-        lr, decay = (np.array(values, dtype=np.float64) for values in (loop.rates(plan.epoch), adam.decay))
+        own_numbers = (trainer.rates(plan.epoch), adam.decay, trainer.l2)
+        lr, decay, l2 = (np.array(values, dtype=np.float64) for values in own_numbers)
         users, items = (_table(adam, side, self._sides[side]) for side in (0, 1))
         order, done = plan.order.numpy(), int(adam.steps[0])
         own, shared = (keys.numpy().view(np.uint64) for keys in (plan.own, plan.shared))
         self._read_alpha()
-        moves = Moves(lr, decay, *_CORRECTIONS)
+        moves = Moves(lr, decay, l2, *_CORRECTIONS)
         for step in range(first, last):
-            begin = step * loop.settings.batch
-            size = min(loop.settings.batch, order.shape[1] - begin)
+            begin = step * trainer.settings.batch
+            size = min(trainer.settings.batch, order.shape[1] - begin)
             self._choose(
                 self._law,
                 size,
@@ -125,27 +126,28 @@ class NumbaEngine(Engine):
 
     def _read_alpha(self) -> None:
         if isinstance(self._law, Optimal):
-            self._law.alpha[:] = [float(one.diagnostics()["alpha"]) for one in self.loop.samplers]
+            self._law.alpha[:] = [float(one.diagnostics()["alpha"]) for one in self.trainer.samplers]
 
     def _write_alpha(self) -> None:
         if isinstance(self._law, Optimal):
-            for sampler, alpha in zip(self.loop.samplers, self._law.alpha.tolist(), strict=True):
+            for sampler, alpha in zip(self.trainer.samplers, self._law.alpha.tolist(), strict=True):
                 sampler.load_state({"alpha": torch.tensor([alpha])} if sampler.state() else {})
 
 
-def _side(loop: Loop, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Slots, gradients and touched rows of one table."""
-    replicas, n, dim = loop.optimisers[0].parameters[number].shape
-    most = min(n, (1 + number) * loop.settings.batch)
+def _side(trainer: Trainer, number: int) -> tuple[np.ndarray, ...]:
+    """Slots, gradients, touched rows and how often each is drawn, of one table."""
+    replicas, n, dim = trainer.optimisers[0].parameters[number].shape
+    most = min(n, (1 + number) * trainer.settings.batch)
     return (
         np.full((replicas, n), -1, dtype=np.int32),
         np.zeros((replicas, most, dim), dtype=np.float32),
         np.zeros((replicas, most), dtype=np.int32),
+        np.zeros((replicas, most), dtype=np.int32),
     )
 
 
-def _table(adam: Adam, number: int, side: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Table:
-    slot, gradient, touched = side
+def _table(adam: Adam, number: int, side: tuple[np.ndarray, ...]) -> Table:
+    slot, gradient, touched, times = side
     return Table(
         rows=adam.parameters[number].detach().numpy(),
         mean=adam.mean[number].numpy(),
@@ -154,14 +156,15 @@ def _table(adam: Adam, number: int, side: tuple[np.ndarray, np.ndarray, np.ndarr
         slot=slot,
         gradient=gradient,
         touched=touched,
+        times=times,
     )
 
 
-def _choice(loop: Loop) -> tuple[Any, Weighted | Grouped | Pool | Optimal]:
-    """How the loop's samplers choose, compiled, and what they look up."""
-    sampler, train = loop.samplers[0], loop.train
+def _choice(trainer: Trainer) -> tuple[Any, Weighted | Grouped | Pool | Optimal]:
+    """How the trainer's samplers choose, compiled, and what they look up."""
+    sampler, train = trainer.samplers[0], trainer.train
     if isinstance(sampler, AUCBound):
-        return choose_optimal, _optimal(loop, sampler)
+        return choose_optimal, _optimal(trainer, sampler)
     if isinstance(sampler, DynamicBound):
         mass = sampler.law.mass.numpy()
         return choose_highest, Pool(train.indptr, train.items, mass, sampler.candidates)
@@ -180,14 +183,14 @@ def _choice(loop: Loop) -> tuple[Any, Weighted | Grouped | Pool | Optimal]:
     return choose_weighted, Weighted(train.indptr, train.items, mass, before_item, before_pair)
 
 
-def _optimal(loop: Loop, first: AUCBound) -> Optimal:
-    bound = [one for one in loop.samplers if isinstance(one, AUCBound)]
+def _optimal(trainer: Trainer, first: AUCBound) -> Optimal:
+    bound = [one for one in trainer.samplers if isinstance(one, AUCBound)]
     replicas, threads = len(bound), _threads()
-    dim, n = loop.model.users.shape[-1], first.shared_width or loop.train.n_items
+    dim, n = trainer.model.users.shape[-1], first.shared_width or trainer.train.n_items
     width = first.candidates + 2 * first.probes
     return Optimal(
-        indptr=loop.train.indptr,
-        items=loop.train.items,
+        indptr=trainer.train.indptr,
+        items=trainer.train.items,
         mass=first.law.mass.numpy(),
         candidates=first.candidates,
         probes=first.probes,
@@ -203,7 +206,7 @@ def _optimal(loop: Loop, first: AUCBound) -> Optimal:
         seen=np.empty((threads, BLOCK, width), dtype=np.int64),
         base=np.empty((threads, width), dtype=np.int64),
         grown=np.empty((threads, width)),
-        won=np.empty((replicas, min(loop.settings.batch, len(loop.users)))),
+        won=np.empty((replicas, min(trainer.settings.batch, len(trainer.users)))),
     )
 
 
@@ -212,13 +215,6 @@ def _threads() -> int:
     return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
 
 
-def serves(loop: Loop) -> bool:
-    """Whether these steps can do what the loop asks for; the plain engine does the rest.
-
-    OpenMP ends a process that was forked from one which had used it.
-    """
-    if _forked:
-        return False
-    sampler = loop.samplers[0]
-    known = isinstance(sampler, (StaticBound, DynamicBound, GroupBound, AUCBound))
-    return known and loop.is_plain_mf and loop.negatives == 1 and loop.device.type == "cpu"
+def forked() -> bool:
+    """Whether this process was forked from one that had used OpenMP, which would end it."""
+    return bool(_forked)

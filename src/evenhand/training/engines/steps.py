@@ -50,6 +50,8 @@ class Table(NamedTuple):
     """float32 [R, most touched rows, d]"""
     touched: np.ndarray
     """int32 [R, most touched rows]: the row of each slot."""
+    times: np.ndarray
+    """int32 [R, most touched rows]: how often the batch drew it."""
 
 
 class Moves(NamedTuple):
@@ -57,6 +59,7 @@ class Moves(NamedTuple):
 
     lr: np.ndarray
     decay: np.ndarray
+    l2: np.ndarray
     first: np.ndarray
     """float64 [t]: 1 / (1 - 0.9ᵗ), by which the mean of t gradients is corrected."""
     second: np.ndarray
@@ -91,8 +94,8 @@ def learn(
     for r in range(replicas):
         _sum_up(
             r, size, begin, order, pairs.users, pairs.items, pairs.hot, pairs.held, pairs.held_items,
-            bench.negatives, bench.losses, users.slot, users.touched, items.slot, items.touched, bench.used,
-            tally,
+            bench.negatives, bench.losses, users.slot, users.touched, users.times, items.slot, items.touched,
+            items.times, bench.used, tally,
         )  # fmt: skip
     for task in prange(replicas * parts):
         _gather(
@@ -109,13 +112,13 @@ def learn(
         r, stretch = task // stretches, task % stretches
         if stretch < mine:
             _move_stretch(
-                r, stretch * _ROWS, bench.used[0, r], lazy, step, users.rows, users.mean, users.square,
-                users.clock, users.slot, users.gradient, users.touched, moves,
+                r, stretch * _ROWS, bench.used[0, r], lazy, step, size, users.rows, users.mean, users.square,
+                users.clock, users.slot, users.gradient, users.touched, users.times, moves,
             )  # fmt: skip
         else:
             _move_stretch(
-                r, (stretch - mine) * _ROWS, bench.used[1, r], lazy, step, items.rows, items.mean,
-                items.square, items.clock, items.slot, items.gradient, items.touched, moves,
+                r, (stretch - mine) * _ROWS, bench.used[1, r], lazy, step, size, items.rows, items.mean,
+                items.square, items.clock, items.slot, items.gradient, items.touched, items.times, moves,
             )  # fmt: skip
 
 
@@ -139,8 +142,8 @@ def _slope(
 @njit(error_model="numpy", cache=True)
 def _sum_up(
     r: Any, size: Any, begin: Any, order: Any, of: Any, positives: Any, hot: Any, held: Any, held_items: Any,
-    negatives: Any, losses: Any, user_slot: Any, user_touched: Any, item_slot: Any, item_touched: Any,
-    used: Any, tally: Any,
+    negatives: Any, losses: Any, user_slot: Any, user_touched: Any, user_times: Any, item_slot: Any,
+    item_touched: Any, item_times: Any, used: Any, tally: Any,
 ) -> None:  # fmt: skip
     """Tell what the batch did, and give every row that it touched a place for its gradient."""
     loss, hots, false = 0.0, 0, 0
@@ -151,9 +154,9 @@ def _sum_up(
         loss += losses[r, b]
         hots += hot[negative]
         false += holds(held, held_items, user, negative)
-        of_users = _give_slot(user_slot, user_touched, r, user, of_users)
-        of_items = _give_slot(item_slot, item_touched, r, positives[pair], of_items)
-        of_items = _give_slot(item_slot, item_touched, r, negative, of_items)
+        of_users = _give_slot(user_slot, user_touched, user_times, r, user, of_users)
+        of_items = _give_slot(item_slot, item_touched, item_times, r, positives[pair], of_items)
+        of_items = _give_slot(item_slot, item_touched, item_times, r, negative, of_items)
     tally[0, r] += loss / size
     tally[1, r] += hots / size
     tally[2, r] += false / size
@@ -161,11 +164,13 @@ def _sum_up(
 
 
 @njit(error_model="numpy", cache=True)
-def _give_slot(slot: Any, touched: Any, r: Any, row: Any, used: Any) -> Any:
+def _give_slot(slot: Any, touched: Any, times: Any, r: Any, row: Any, used: Any) -> Any:
     if slot[r, row] >= 0:
+        times[r, slot[r, row]] += 1
         return used
     slot[r, row] = used
     touched[r, used] = row
+    times[r, used] = 1
     return used + 1
 
 
@@ -202,12 +207,12 @@ def _gather(
 
 @njit(error_model="numpy", cache=True, fastmath=FAST)
 def _move_stretch(
-    r: Any, begin: Any, used: Any, lazy: Any, step: Any, rows: Any, mean: Any, square: Any, clock: Any,
-    slots: Any, gradient: Any, touched: Any, moves: Any,
+    r: Any, begin: Any, used: Any, lazy: Any, step: Any, size: Any, rows: Any, mean: Any, square: Any,
+    clock: Any, slots: Any, gradient: Any, touched: Any, times: Any, moves: Any,
 ) -> None:  # fmt: skip
     """Adam on a stretch of all rows or, lazily, of the rows that the batch touched, each by its own clock.
 
-    A row without a gradient moves by decay and momentum alone.
+    A row without a gradient moves by decay and momentum alone; L2 pulls a row as often as the batch drew it.
     """
     small, smaller, tiny = np.float32(0.1), np.float32(0.001), np.float32(1e-8)
     decay, end = np.float32(moves.decay[r]), len(moves.first) - 1
@@ -228,8 +233,9 @@ def _move_stretch(
         has = np.float32(1 if slot >= 0 else 0)
         slots[r, row] = -1
         slot = max(slot, 0)
+        pull = decay + np.float32(has * (moves.l2[r] / size) * times[r, slot])
         for k in range(rows.shape[2]):
-            g = has * gradient[r, slot, k] + decay * rows[r, row, k]
+            g = has * gradient[r, slot, k] + pull * rows[r, row, k]
             m = mean[r, row, k] + small * (g - mean[r, row, k])
             s = square[r, row, k] + smaller * (g * g - square[r, row, k])
             mean[r, row, k], square[r, row, k] = m, s

@@ -178,7 +178,7 @@ def _leave_sums(parts, block, blocks, u, negative, loss, live, n_items, hot, hel
 def learn(
     user_table, item_table, user_gradient, item_gradient, order, users, items, own, step_at, taken,
     across, drawn, indptr, row_items, gaps, mass, before_item, before_pair, choice, begin, left, item_at,
-    alpha, gamma, prior, hot, held, held_at, touched, parts,
+    alpha, gamma, prior, hot, held, held_at, l2, touched, parts,
     n_pairs, n_users, n_items, dim, steps, batch, n_groups, blocks, pitch,
     LAW: tl.constexpr, CHOICE: tl.constexpr, M: tl.constexpr, K: tl.constexpr, DRAWS: tl.constexpr,
     GROUPS: tl.constexpr, EXACT: tl.constexpr, HELD: tl.constexpr,
@@ -224,9 +224,10 @@ def learn(
     z = tl.sum(p * q_negative, 1) - tl.sum(p * q_positive, 1)
     loss = tl.maximum(z, 0.0) + tl.log(1 + tl.exp(-tl.abs(z)))
     slope = (tl.sigmoid(z) / size)[:, None]
-    _add(user_gradient, of_user, slope * (q_negative - q_positive), inside, EXACT)
-    _add(item_gradient, of_positive, -slope * p, inside, EXACT)
-    _add(item_gradient, of_negative, slope * p, inside, EXACT)
+    pull = tl.load(l2 + r) / size
+    _add(user_gradient, of_user, slope * (q_negative - q_positive) + pull * p, inside, EXACT)
+    _add(item_gradient, of_positive, pull * q_positive - slope * p, inside, EXACT)
+    _add(item_gradient, of_negative, pull * q_negative + slope * p, inside, EXACT)
     rows = touched + r * 3 * batch + b
     tl.store(rows, tl.where(live, u, -1), mask=b < batch)
     tl.store(rows + batch, tl.where(live, positive, -1), mask=b < batch)

@@ -1,0 +1,231 @@
+"""Checkpoints: all that changes during training, in one file that is whole or not there.
+
+A file's name carries the SHA-256 of its content, so a torn or altered one is recognised and the one before
+it is used. Randomness is keyed, so a resumed run goes on exactly as if it had never stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from evenhand.training.early_stopping import EarlyStopping
+from evenhand.training.state import TrainState, under
+from evenhand.utils.atomic import write_whole
+from evenhand.utils.errors import DivergedError, InputError, RunError
+
+FORMAT = 1
+_NAME = re.compile(r"(\d{8,})-([0-9a-f]{64})\.safetensors")
+_KEPT = 2
+LONG_EPOCH = 60.0
+"""Seconds after which a checkpoint is written even though the epoch is not over."""
+
+
+@dataclass
+class Checkpoints:
+    """The checkpoints of one fit, in a folder of their own; without a folder nothing is kept."""
+
+    folder: Path | None
+    identity: Mapping[str, Any]
+    """What a resumed run must agree on: data, method, settings, seeds. JSON values."""
+    share: float = 0.03
+    """Write no more often than keeps the cost below this share of the time; 0 writes every time."""
+    notes: list[str] = field(default_factory=list)
+    epochs: int = 0
+    """How many epochs the newest checkpoint has behind it."""
+    _last: float = field(default_factory=time.monotonic)
+    _cost: float = 0.0
+    _damaged: list[Path] = field(default_factory=list)
+
+    def keep(self, state: TrainState, stopping: EarlyStopping, history: list[dict[str, Any]], seconds: float) -> None:
+        """Save everything that training needs to go on."""
+        if self.folder is None:
+            return
+        tensors = state.state() | {f"selection.{name}": t for name, t in stopping.state().items()}
+        self.save(tensors, {"step": state.step, "history": history, "seconds": seconds})
+        self.epochs = len(history)
+
+    def restore(self, state: TrainState, stopping: EarlyStopping) -> tuple[list[dict[str, Any]], float]:
+        """Put everything back as the newest checkpoint has it: its history, and the seconds it took."""
+        if self.folder is None or (found := self.load()) is None:
+            return [], 0.0
+        tensors, facts = found
+        with fitting(self.folder):
+            state.load_state({n: t for n, t in tensors.items() if not n.startswith("selection.")}, facts["step"])
+            stopping.load_state(under("selection.", tensors), state.device)
+            history, seconds = list(facts["history"]), float(facts["seconds"])
+        self.epochs = len(history)
+        return history, seconds
+
+    def how_to_go_on(self, epochs: int) -> str:
+        """What to tell somebody who stopped the training after so many epochs."""
+        done = f"stopped after {epochs} epoch{'s' if epochs != 1 else ''}"
+        return f"{done}; everything is saved: go on with --resume." if self.folder else f"{done}; nothing was saved."
+
+    @contextmanager
+    def divergence_explained(self) -> Iterator[None]:
+        """Say what is left of a run whose numbers ran away."""
+        try:
+            yield
+        except DivergedError as problem:
+            rest = f"; the last good checkpoint, after epoch {self.epochs}, is kept: start over with --force"
+            raise RunError(f"{problem}{rest if self.epochs else ''}.") from problem
+
+    def due(self) -> bool:
+        """At the end of an epoch: whether enough time has passed since the last one."""
+        if self.folder is None:
+            return False
+        return self.share == 0 or (time.monotonic() - self._last) * self.share >= self._cost
+
+    def due_within(self) -> bool:
+        """In the middle of a long epoch: whether it is time for one."""
+        return time.monotonic() - self._last >= LONG_EPOCH and self.due()
+
+    def save(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Temporary file, sync, rename; then all but the last two whole ones are removed."""
+        from safetensors.numpy import save
+
+        assert self.folder is not None
+        began = time.monotonic()
+        document = {"format": FORMAT, "identity": self.identity, "facts": facts}
+        content = save(
+            {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in tensors.items()},
+            metadata={"evenhand": json.dumps(document)},
+        )
+        number = 1 + max((n for n, _ in self._found()), default=0)
+        target = self.folder / f"{number:08d}-{hashlib.sha256(content).hexdigest()}.safetensors"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_whole(target, content)
+            self._tidy()
+        except OSError as problem:
+            raise RunError(
+                f"cannot write a checkpoint to {self.folder}: {problem.strerror or problem}; "
+                "the ones before it are unharmed."
+            ) from problem
+        self._last = time.monotonic()
+        self._cost = self._last - began
+
+    def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The newest checkpoint that is whole; None where there is none. Changes nothing on disk."""
+        from safetensors.torch import load
+
+        assert self.folder is not None
+        self._damaged = []
+        for _, path in reversed(self._found()):
+            content = _whole(path)
+            if content is None:
+                self._damaged.append(path)
+                continue
+            with fitting(self.folder):
+                document = _document(content)
+                self._check(document)
+                tensors, facts = load(content), dict(document["facts"])
+            self.notes += [f"Checkpoint {_parts(p)[0]} is damaged; the one before it is used." for p in self._damaged]
+            return tensors, facts
+        if self._damaged:
+            self.notes.append("No checkpoint could be read; starting over.")
+        return None
+
+    def _tidy(self) -> None:
+        """Remove what is damaged, outdated, or was left half written by a process that was killed."""
+        assert self.folder is not None
+        for path in (*self._damaged, *self.folder.glob("*.partial")):
+            path.unlink(missing_ok=True)
+        self._damaged = []
+        for _, old in self._found()[:-_KEPT]:
+            old.unlink(missing_ok=True)
+
+    def _check(self, document: Mapping[str, Any]) -> None:
+        if document["format"] != FORMAT:
+            raise InputError(
+                f"{self.folder} holds checkpoints of format {document['format']}, this version reads "
+                f"{FORMAT}; go on with the version that wrote them, or start over with --force."
+            )
+        mine = json.loads(json.dumps(self.identity))
+        other = _differences(mine, document["identity"])
+        if other:
+            raise InputError(
+                f"{self.folder} belongs to a run that differs in {', '.join(other)}; give the same as when "
+                "it was started, or start over with --force."
+            )
+
+    def _found(self) -> list[tuple[int, Path]]:
+        if self.folder is None or not self.folder.is_dir():
+            return []
+        named = ((_NAME.fullmatch(path.name), path) for path in self.folder.iterdir())
+        return sorted((int(match[1]), path) for match, path in named if match and path.is_file())
+
+
+def _differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """Where two identities differ, to the name of the single setting.
+
+    >>> _differences({"seeds": [0], "settings": {"lr": 1, "batch": 2}}, {"seeds": [0], "settings": {"lr": 3}})
+    ['settings batch', 'settings lr']
+    """
+    found = []
+    for name in sorted({*mine, *theirs}):
+        a, b = mine.get(name), theirs.get(name)
+        if isinstance(a, dict) and isinstance(b, dict):
+            found += [f"{name} {key}" for key in sorted({*a, *b}) if a.get(key) != b.get(key)]
+        elif a != b:
+            found.append(name)
+    return found
+
+
+def _parts(path: Path) -> tuple[int, str]:
+    """Number and SHA-256 in a checkpoint's name."""
+    match = _NAME.fullmatch(path.name)
+    assert match is not None
+    return int(match[1]), match[2]
+
+
+def _whole(path: Path) -> bytes | None:
+    """The content, if it can be read and is what was written."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    return content if hashlib.sha256(content).hexdigest() == _parts(path)[1] else None
+
+
+def _document(content: bytes) -> dict[str, Any]:
+    """What `save` put beside the tensors: the header of a safetensors file is JSON after its length."""
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    return dict(json.loads(header["__metadata__"]["evenhand"]))
+
+
+@contextmanager
+def fitting(folder: Path) -> Iterator[None]:
+    """Whatever is wrong inside a file that is whole, the user hears of it in one sentence."""
+    try:
+        yield
+    except (InputError, MemoryError):
+        raise
+    except Exception as problem:
+        raise InputError(
+            f"{folder} holds a checkpoint that evenhand did not write; start over with --force."
+        ) from problem
+
+
+def discard(folder: Path) -> None:
+    """Remove checkpoints that are no longer needed, at one stroke: a kill leaves all of them or none.
+
+    With some of them left, a finished run would look like one to go on with.
+    """
+    gone = folder.with_name(f"{folder.name}.old")
+    shutil.rmtree(gone, ignore_errors=True)  # left by a process that was killed
+    with suppress(OSError):
+        os.rename(folder, gone)
+    shutil.rmtree(gone, ignore_errors=True)

@@ -1,0 +1,168 @@
+"""Early stopping: which epoch's model counts. `honest` stops on validation; `paper` picks the best test epoch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evenhand.encoders.base import Vectors
+from evenhand.metrics.users import UserMetrics
+from evenhand.training.evaluation import Result, Results
+
+STOPPING_K = 10
+"""The honest protocol stops on NDCG at this k."""
+
+
+class EarlyStopping(ABC):
+    """Watches every epoch of R replicas and keeps each one's chosen vectors."""
+
+    def __init__(self, replicas: int) -> None:
+        self.value = np.full(replicas, -np.inf)
+        """The best value seen of what is watched, per replica."""
+        self.epoch = np.full(replicas, -1)
+        """The epoch in which it was seen."""
+        self.kept: tuple[Tensor, ...] = ()
+        """Of each replica's chosen epoch: the vectors and, where they differ, the tables; [R, …] each."""
+
+    @abstractmethod
+    def see(self, epoch: int, scored: Sequence[dict[int, UserMetrics]], tensors: Sequence[Tensor]) -> None:
+        """Take note of an epoch; `tensors` are what to keep of it where it is the best so far."""
+
+    def measure(self, scored: Sequence[dict[int, UserMetrics]]) -> np.ndarray:
+        """float64 [R]: what is watched; larger is better."""
+        return np.zeros(len(scored))
+
+    @property
+    def vectors(self) -> Vectors:
+        """User and item vectors of the chosen epochs."""
+        return Vectors(*self.kept[:2])
+
+    @property
+    def tables(self) -> tuple[Tensor, Tensor] | None:
+        """The learned tables below the vectors; None where the vectors are the tables."""
+        return (self.kept[2], self.kept[3]) if len(self.kept) == 4 else None
+
+    @property
+    def finished(self) -> bool:
+        """Whether no replica can improve any more."""
+        return False
+
+    def state(self) -> dict[str, Tensor]:
+        """All of it as tensors, for a checkpoint."""
+        named = {"value": torch.from_numpy(self.value), "epoch": torch.from_numpy(self.epoch)}
+        return named | {f"kept.{i}": tensor for i, tensor in enumerate(self.kept)}
+
+    def load_state(self, state: dict[str, Tensor], device: torch.device) -> None:
+        self.value, self.epoch = state["value"].numpy(), state["epoch"].numpy()
+        count = sum(name.startswith("kept.") for name in state)
+        self.kept = tuple(state[f"kept.{i}"].to(device) for i in range(count))
+
+    def keep(self, epoch: int, value: np.ndarray, better: np.ndarray, tensors: Sequence[Tensor]) -> None:
+        self.value = np.where(better, value, self.value)
+        self.epoch = np.where(better, epoch, self.epoch)
+        if not self.kept:
+            self.kept = tuple(tensor.clone() for tensor in tensors)
+            return
+        for mine, new in zip(self.kept, tensors, strict=True):
+            for r in np.flatnonzero(better):
+                mine[r] = new[r]
+
+
+class BestValidation(EarlyStopping):
+    """Best on validation, by NDCG@10 unless another metric is given; done after `patience` epochs without a rise."""
+
+    def __init__(self, replicas: int, patience: int | None, k: int = STOPPING_K, metric: str = "ndcg") -> None:
+        super().__init__(replicas)
+        self.patience, self.k, self.metric = patience, k, metric
+        self.done = np.zeros(replicas, dtype=bool)
+
+    def measure(self, scored: Sequence[dict[int, UserMetrics]]) -> np.ndarray:
+        return np.array([one[self.k].mean(self.metric) for one in scored])
+
+    def see(self, epoch: int, scored: Sequence[dict[int, UserMetrics]], tensors: Sequence[Tensor]) -> None:
+        value = self.measure(scored)
+        self.keep(epoch, value, (value > self.value) & ~self.done, tensors)
+        if self.patience is not None:
+            self.done |= epoch - self.epoch >= self.patience
+
+    @property
+    def finished(self) -> bool:
+        return bool(self.done.all())
+
+    def state(self) -> dict[str, Tensor]:
+        return super().state() | {"done": torch.from_numpy(self.done)}
+
+    def load_state(self, state: dict[str, Tensor], device: torch.device) -> None:
+        super().load_state(state, device)
+        self.done = state["done"].numpy()
+
+
+class BestTest(EarlyStopping):
+    """The paper's choice: the best test epoch per metric and k, bias rates at the best-precision epoch."""
+
+    RISING = ("precision", "recall", "f1", "ndcg")
+    FALLING = ("fpr", "fnr")
+
+    def __init__(self, replicas: int, ks: tuple[int, ...]) -> None:
+        super().__init__(replicas)
+        self.ks = ks
+        self._at_best_precision: list[dict[int, UserMetrics]] = [{} for _ in range(replicas)]
+        self._best: list[dict[int, dict[str, float]]] = [{k: {} for k in ks} for _ in range(replicas)]
+
+    def measure(self, scored: Sequence[dict[int, UserMetrics]]) -> np.ndarray:
+        return np.array([one[self.ks[0]].mean("precision") for one in scored])
+
+    def see(self, epoch: int, scored: Sequence[dict[int, UserMetrics]], tensors: Sequence[Tensor]) -> None:
+        for r, one in enumerate(scored):
+            for k in self.ks:
+                best, now = self._best[r][k], one[k]
+                if now.mean("precision") > best.get("precision", -np.inf):
+                    self._at_best_precision[r][k] = now
+                for names, pick in ((self.RISING, max), (self.FALLING, min)):
+                    for name in names:
+                        best[name] = pick(best.get(name, now.mean(name)), now.mean(name))
+        value = self.measure(scored)
+        self.keep(epoch, value, value > self.value, tensors)
+
+    def state(self) -> dict[str, Tensor]:
+        named = super().state()
+        for r, (best, users) in enumerate(zip(self._best, self._at_best_precision, strict=True)):
+            for k, values in best.items():
+                if values:
+                    numbers = [values[name] for name in (*self.RISING, *self.FALLING)]
+                    named[f"best.{r}.{k}"] = torch.tensor(numbers, dtype=torch.float64)
+            for k, metrics in users.items():
+                named |= {f"users.{r}.{k}.{name}": torch.from_numpy(a) for name, a in metrics.arrays().items()}
+        return named
+
+    def load_state(self, state: dict[str, Tensor], device: torch.device) -> None:
+        super().load_state(state, device)
+        for r in range(len(self.value)):
+            for k in self.ks:
+                if f"best.{r}.{k}" not in state:
+                    continue
+                numbers = state[f"best.{r}.{k}"].tolist()
+                self._best[r][k] = dict(zip((*self.RISING, *self.FALLING), numbers, strict=True))
+                prefix = f"users.{r}.{k}."
+                arrays = {n.removeprefix(prefix): t.numpy() for n, t in state.items() if n.startswith(prefix)}
+                self._at_best_precision[r][k] = UserMetrics.from_arrays(k, arrays)
+
+    def results(self) -> Results:
+        return {
+            k: [
+                Result({**users[k].means(), **best[k]}, users[k])
+                for users, best in zip(self._at_best_precision, self._best, strict=True)
+            ]
+            for k in self.ks
+        }
+
+
+class LastEpoch(EarlyStopping):
+    """No held-out part to choose on: the last epoch counts."""
+
+    def see(self, epoch: int, scored: Sequence[dict[int, UserMetrics]], tensors: Sequence[Tensor]) -> None:
+        self.keep(epoch, self.value, np.ones(len(self.value), dtype=bool), tensors)

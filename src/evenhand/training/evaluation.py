@@ -1,0 +1,103 @@
+"""Evaluation during training: every replica's lists against one held-out part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evenhand.data.interactions import Interactions
+from evenhand.encoders.base import Vectors
+from evenhand.metrics.users import AnswerSheet, UserMetrics, answer_sheet, score_sheet
+from evenhand.models.topk import Score, by_product, top_by
+
+_SAMPLE_SEED = 0
+"""Draws the users of a sample, where only some are evaluated."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One replica at one k: the metrics as reported, and the users behind them."""
+
+    metrics: dict[str, float]
+    users: UserMetrics
+
+
+Results = dict[int, list[Result]]
+"""k → one result per replica."""
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """Scores every replica's lists against one held-out part, with what users already know left out."""
+
+    truth: Interactions
+    exclude: Interactions
+    hot: np.ndarray
+    ks: tuple[int, ...]
+    sample: int | None = None
+    """How many users are evaluated; None means all that have held-out items."""
+
+    @cached_property
+    def users(self) -> np.ndarray:
+        """Who is evaluated, ascending: a sample depends on the held-out part alone, never on a training seed."""
+        users = np.flatnonzero(self.truth.activity > 0)
+        if self.sample is None or self.sample >= len(users):
+            return users
+        # Sorting raw bits keeps the sample the same across numpy versions.
+        drawn = np.argsort(np.random.PCG64(_SAMPLE_SEED).random_raw(len(users)), kind="stable")
+        return np.sort(users[drawn[: self.sample]])
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know about who was evaluated."""
+        there = int((self.truth.activity > 0).sum())
+        if len(self.users) == there:
+            return ()
+        return (f"Each epoch was judged on a sample of {len(self.users):,} of {there:,} users; test on all.",)
+
+    def __call__(self, vectors: tuple[Tensor, Tensor]) -> list[dict[int, UserMetrics]]:
+        return self.judged([by_product(*replica) for replica in zip(*vectors, strict=True)])
+
+    def judged(self, scorers: Sequence[Score]) -> list[dict[int, UserMetrics]]:
+        """The same for anything that scores: one result for each."""
+        n_items, longest = self.truth.n_items, max(self.ks)
+        return [
+            score_sheet(top_by(score, n_items, self.users, longest, exclude=self.exclude)[0], self._sheet, self.ks)
+            for score in scorers
+        ]
+
+    @cached_property
+    def _sheet(self) -> AnswerSheet:
+        return answer_sheet(self.users, self.truth, np.asarray(self.hot, dtype=bool), self.exclude, shown_again=False)
+
+    def results(self, vectors: tuple[Tensor, Tensor]) -> Results:
+        """The reported metrics of a finished model."""
+        return self.results_by([by_product(*replica) for replica in zip(*vectors, strict=True)])
+
+    def results_by(self, scorers: Sequence[Score]) -> Results:
+        """The same for anything that scores."""
+        scored = self.judged(scorers)
+        return {k: [Result(one[k].means(), one[k]) for one in scored] for k in self.ks}
+
+
+def best_final(
+    finals: Sequence[Vectors],
+    evaluator: Evaluator | None,
+    measure: Callable[[Sequence[dict[int, UserMetrics]]], np.ndarray],
+) -> tuple[Vectors, list[dict[int, UserMetrics]]]:
+    """Where the objective offers several models, the one that each replica does best with, and its metrics."""
+    if evaluator is None:
+        return finals[0], []
+    scored = [evaluator(vectors) for vectors in finals]
+    if len(finals) == 1:
+        return finals[0], scored[0]
+    winner = np.argmax([measure(one) for one in scored], axis=0)
+    return (
+        Vectors(*(torch.stack([side[w][r] for r, w in enumerate(winner)]) for side in zip(*finals, strict=True))),
+        [scored[w][r] for r, w in enumerate(winner)],
+    )

@@ -1,0 +1,178 @@
+"""All that changes while a model is trained: its tables, the loss, Adam, the samplers, and the place in the epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evenhand.data.interactions import Interactions
+from evenhand.encoders.base import Encoder, Tables, Vectors
+from evenhand.objectives import BPR, Objective
+from evenhand.samplers.base import BoundSampler, Sampler, bind, check_together
+from evenhand.training.adam import Adam
+from evenhand.training.memory_estimate import work_of
+from evenhand.training.settings import Settings, is_sparse
+from evenhand.utils.errors import InputError
+
+
+class TrainState:
+    """R replicas on one device, ready to train; `state` and `load_state` are for checkpoints."""
+
+    def __init__(
+        self,
+        train: Interactions,
+        encoder: Encoder,
+        samplers: Sequence[Sampler],
+        seeds: Sequence[int],
+        settings: Settings | Sequence[Settings],
+        device: torch.device,
+        *,
+        hot: np.ndarray,
+        held_out: Interactions | None = None,
+        objective: Objective | None = None,
+    ) -> None:
+        objective = objective or BPR()
+        self.train, self.held_out, self.seeds, self.device = train, held_out, tuple(seeds), device
+        self._each = _each(settings, len(self.seeds))
+        self.settings = self._each[0]
+        self.samplers = _bind(samplers, train, device)
+        self.model = encoder.start(train, seeds, device)
+        self.work = work_of(train, held_out, encoder, samplers, self.settings, objective, device)
+        """What is asked for, by which the engine is chosen."""
+        self.negatives = self.work.negatives
+        self.decay = [encoder.weight_decay if s.weight_decay is None else s.weight_decay for s in self._each]
+        self.l2 = [s.l2 or 0.0 for s in self._each]
+        """λ of each replica for the rows of a batch."""
+        self._lazy = _updates_lazily(self.settings, encoder, self.model)
+        self._new_loss = partial(objective.start, train, self.model, self.seeds)
+        self._start_loss()
+        self.step = 0
+        """The next batch of the epoch; not 0 where an epoch was interrupted."""
+        self.tally = torch.zeros(3, len(self.seeds), dtype=torch.float64, device=device)
+        """Sums over the epoch's steps so far: loss, hot share, false share."""
+        usable = self.samplers[0].eligible.cpu().numpy()[train.users]
+        self.notes = _skipped_users(train, usable)
+        self.users = torch.from_numpy(train.users[usable].astype(np.int64)).to(device)
+        self.items = torch.from_numpy(train.items[usable].astype(np.int64)).to(device)
+        """int64 [N]: the pairs to learn from."""
+        if not len(self.users):
+            raise InputError("there is nothing to train on: every user has consumed every item.")
+        self.hot = torch.from_numpy(hot).to(device)
+        self.held_out_keys = None if held_out is None else torch.from_numpy(held_out.keys).to(device)
+
+    @property
+    def steps(self) -> int:
+        """Batches in an epoch; at least one, even where an incomplete batch would be dropped."""
+        whole, rest = divmod(len(self.users), self.settings.batch)
+        return max(1, whole if self.settings.drop_last else whole + (rest > 0))
+
+    def rates(self, epoch: int) -> list[float]:
+        """The learning rate of each replica in an epoch, counted from 0."""
+        return [settings.lr_at(epoch) for settings in self._each]
+
+    def finals(self) -> tuple[Vectors, ...]:
+        """The model's vectors as the objective wants them in the end; several where validation picks one."""
+        with torch.no_grad():
+            return tuple(v.detach() for v in self.loss.finals(self.model()))
+
+    def tensors(self, vectors: Vectors) -> tuple[Tensor, ...]:
+        """What is worth keeping of this moment: the vectors and, where they differ, the tables."""
+        differ = self.model.propagates or self.loss.transforms
+        return (*vectors, *self.model.raw().detach()) if differ else tuple(vectors)
+
+    @torch.no_grad()
+    def start_from(self, tables: tuple[Tensor, Tensor]) -> None:
+        """Begin with these user and item tables [R, n, d] instead of random ones; nan rows stay random."""
+        for mine, given in zip(self.model.raw(), tables, strict=True):
+            if mine.shape != given.shape:
+                raise InputError(f"tables of shape {list(given.shape)} do not fit {list(mine.shape)}.")
+            given = given.to(mine.device)
+            mine.copy_(torch.where(given.isnan(), mine, given))
+        self._start_loss()
+
+    def _start_loss(self) -> None:
+        """A loss for the tables as they are: it may take its own first values from them."""
+        self.loss = self._new_loss()
+        own = self.decay if self.loss.decays else [0.0] * len(self.seeds)
+        self.optimisers = [
+            Adam(self.model.parameters(), self.decay, lazy=self._lazy),
+            Adam(self.loss.parameters(), own),
+        ]
+
+    def state(self) -> dict[str, Tensor]:
+        """All that a resumed run needs to go on as if it had never stopped."""
+        named = {f"model.{name}": p.detach() for name, p in self.model.named_parameters()}
+        named |= {f"loss.{name}": p.detach() for name, p in self.loss.named_parameters()}
+        for i, optimiser in enumerate(self.optimisers):
+            named |= {f"adam.{i}.{name}": value for name, value in optimiser.state().items()}
+        for r, sampler in enumerate(self.samplers):
+            named |= {f"sampler.{r}.{name}": value for name, value in sampler.state().items()}
+        return named | {"tally": self.tally}
+
+    @torch.no_grad()
+    def load_state(self, state: dict[str, Tensor], step: int) -> None:
+        for name, parameter in self.model.named_parameters():
+            parameter.copy_(state[f"model.{name}"])
+        for name, parameter in self.loss.named_parameters():
+            parameter.copy_(state[f"loss.{name}"])
+        for i, optimiser in enumerate(self.optimisers):
+            optimiser.load_state(under(f"adam.{i}.", state))
+        for r, sampler in enumerate(self.samplers):
+            sampler.load_state(under(f"sampler.{r}.", state))
+        self.tally.copy_(state["tally"])
+        self.step = step
+
+
+def under(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The entries whose names start with the prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+
+
+def _each(settings: Settings | Sequence[Settings], replicas: int) -> list[Settings]:
+    """The settings of every replica; side by side they may differ in learning rate and regularisation only."""
+    each = [settings] * replicas if isinstance(settings, Settings) else list(settings)
+    if len(each) != replicas:
+        raise InputError(f"{replicas} seeds need as many settings, but {len(each)} were given.")
+    for one in each:
+        if replace(one, lr=each[0].lr, weight_decay=each[0].weight_decay, l2=each[0].l2) != each[0]:
+            raise InputError("replicas that train side by side may differ in lr, weight_decay and l2 only.")
+    return each
+
+
+def _updates_lazily(settings: Settings, encoder: Encoder, model: Tables) -> bool:
+    if settings.updates == "sparse" and model.propagates:
+        raise InputError(
+            "sparse updates need an encoder whose vectors are its rows, such as mf; "
+            "in this one every vector depends on every row."
+        )
+    return is_sparse(settings.updates, encoder, model.users.shape[1] + model.items.shape[1])
+
+
+def _bind(samplers: Sequence[Sampler], train: Interactions, device: torch.device) -> list[BoundSampler]:
+    """One bound sampler for all replicas on a GPU, one for each on a CPU, shared by equals.
+
+    On a CPU torch rounds the tail of an array otherwise than its body. Choices and losses are therefore
+    computed one replica at a time: taken at once, its last digits would depend on how many there are.
+    """
+    if device.type == "cuda":
+        return [bind(samplers, train, device)]
+    check_together(samplers)
+    made: dict[Sampler, BoundSampler] = {}
+    bound = []
+    for sampler in samplers:
+        if sampler not in made or made[sampler].state():
+            made[sampler] = bind([sampler], train, device)
+        bound.append(made[sampler])
+    return bound
+
+
+def _skipped_users(train: Interactions, usable: np.ndarray) -> tuple[str, ...]:
+    lost = len(np.unique(train.users[~usable]))
+    if not lost:
+        return ()
+    return (f"{lost:,} user{'s have' if lost > 1 else ' has'} nothing left to sample as a negative; skipped.",)

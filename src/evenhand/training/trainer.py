@@ -1,0 +1,211 @@
+"""The training loop on one page: batch, sample, loss, step, evaluate, stop, checkpoint.
+
+R replicas with seeds of their own train side by side. What one of them draws depends on its seed, the epoch, the
+step and the place in the batch alone, so neither the other replicas nor a resumed run change anything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evenhand.encoders import Vectors
+from evenhand.objectives import Scored
+from evenhand.samplers.base import Batch, rows
+from evenhand.training.checkpoints import Checkpoints
+from evenhand.training.early_stopping import EarlyStopping
+from evenhand.training.engines import Plan, engine_for
+from evenhand.training.evaluation import Evaluator, best_final
+from evenhand.training.l2 import add_gradient
+from evenhand.training.state import TrainState
+from evenhand.utils import keyed
+from evenhand.utils.errors import DivergedError, StoppedError
+from evenhand.utils.progress import OnEpoch
+from evenhand.utils.stopping import StopSignal
+
+
+@dataclass(frozen=True)
+class EpochLog:
+    """What one pass over the data did, one value per replica."""
+
+    loss: np.ndarray
+    hot_share: np.ndarray
+    """Share of hot items among the sampled negatives."""
+    false_share: np.ndarray | None
+    """Share of false negatives among them: items of the user that were held out; None without such a part."""
+    sampler: dict[str, np.ndarray]
+    """What the sampler reports of itself, such as the α it follows."""
+
+
+class Trainer(TrainState):
+    """Trains R replicas: `run` goes over epochs, `run_epoch` over batches, `learn` takes one batch."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.engine = engine_for(self)
+        """Runs the steps of an epoch: `learn`, or the same in compiled code."""
+
+    def run(
+        self,
+        stopping: EarlyStopping,
+        evaluator: Evaluator | None,
+        checkpoints: Checkpoints,
+        *,
+        resume: bool = False,
+        on_epoch: OnEpoch | None = None,
+    ) -> tuple[list[dict[str, Any]], float]:
+        """Train until the epochs are up or no replica improves any more; history and seconds."""
+        epochs = self.settings.epochs
+        history, earlier = checkpoints.restore(self, stopping) if resume else ([], 0.0)
+        began = time.perf_counter() - earlier
+
+        def save() -> None:
+            checkpoints.keep(self, stopping, history, time.perf_counter() - began)
+
+        with StopSignal().listening() as stop, checkpoints.divergence_explained():
+            while len(history) < epochs and not stopping.finished:
+                epoch = len(history)
+                # A long epoch pauses now and then for a checkpoint.
+                while (log := self.run_epoch(epoch, pause=lambda: stop() or checkpoints.due_within())) is None:
+                    save()
+                    if stop():
+                        raise StoppedError(checkpoints.how_to_go_on(epoch))
+                vectors, scored = best_final(self.finals(), evaluator, stopping.measure)
+                if self.loss.trains_encoder or epoch + 1 == epochs:
+                    stopping.see(epoch, scored, self.tensors(vectors))
+                history.append(_record(epoch, log, scored, time.perf_counter() - began))
+                if on_epoch:
+                    on_epoch(epoch + 1, epochs, history[-1])
+                if epoch + 1 == epochs or stopping.finished or stop() or checkpoints.due():
+                    save()
+                if stop():
+                    raise StoppedError(checkpoints.how_to_go_on(epoch + 1))
+        return history, time.perf_counter() - began
+
+    def run_epoch(self, epoch: int, pause: Callable[[], bool] = lambda: False) -> EpochLog | None:
+        """Run the epoch from where it stands; None if `pause` asked to stop after one of its steps."""
+        plan = Plan.of(self.seeds, epoch, len(self.users), self.steps, self.device)
+        self.loss.begin_epoch(epoch)
+        while self.step < self.steps:
+            last = min(self.steps, self.step + self.engine.stride)
+            self.tally += self.engine.run(plan, self.step, last)
+            self.step = last
+            if pause() and self.step < self.steps:
+                self._check_finite(epoch)
+                return None
+        self._check_finite(epoch)
+        loss, hot, false = (self.tally / self.steps).cpu().numpy()
+        self.step = 0
+        self.tally.zero_()
+        sampler = [one.diagnostics() for one in self.samplers]
+        return EpochLog(
+            loss=loss,
+            hot_share=hot,
+            false_share=None if self.held_out is None else false,
+            sampler={name: torch.cat([one[name] for one in sampler]).cpu().numpy() for name in sampler[0]},
+        )
+
+    def learn(self, users: Tensor, positives: Tensor, own: Tensor, shared: Tensor, epoch: int) -> Tensor:
+        """One batch of every replica, users and positives [R, B]; returns loss, hot share and false share [3, R]."""
+        vectors = self.model()
+        negatives = self.sample(vectors, users, positives, own, shared)
+        self.loss.prepare(self.model)
+        batch = Scored(
+            replicas=slice(0, len(self.seeds)),
+            users=users,
+            positives=positives,
+            negatives=negatives,
+            user=rows(vectors.users, users),
+            positive=rows(vectors.items, positives),
+            items=vectors.items,
+        )
+        loss = self.loss(batch) if users.is_cuda else torch.cat([self.loss(one) for one in batch.each()])
+        loss.sum().backward()
+        self.loss.finish()
+        add_gradient(self.model, self.loss, self.l2, users, positives, negatives)
+        adam, adam_of_loss = self.optimisers
+        adam.step(self.rates(epoch), (users, torch.cat([positives.unsqueeze(-1), negatives], dim=-1).flatten(1)))
+        adam_of_loss.step(self.rates(epoch))
+        with torch.no_grad():
+            hot = self.hot[negatives].double().mean((1, 2))
+            return torch.stack([loss.detach().double(), hot, self._false_share(users, negatives)])
+
+    @torch.no_grad()
+    def sample(self, vectors: Vectors, users: Tensor, positives: Tensor, own: Tensor, shared: Tensor) -> Tensor:
+        """Negatives int64 [R, B, n] for a batch, from the keys [R] of its own and of its shared draws."""
+        seen = self.model.raw() if self.settings.sampler_scores == "raw" else vectors
+        first = self.samplers[0]
+        batch = Batch(
+            users=users,
+            positives=positives,
+            uniforms=keyed.uniforms(own, users.shape[1], first.width(self.negatives)),
+            shared=keyed.uniforms(shared, first.shared_width),
+            user_vectors=seen.users.detach(),
+            item_vectors=seen.items.detach(),
+            n=self.negatives,
+        )
+        parts = batch.split(len(self.seeds) // len(self.samplers))
+        return torch.cat([one.choose(part) for one, part in zip(self.samplers, parts, strict=True)])
+
+    def _false_share(self, users: Tensor, negatives: Tensor) -> Tensor:
+        """The share of negatives that are held-out items of their user."""
+        held_out = self.held_out_keys
+        if held_out is None or not len(held_out):
+            return torch.zeros(len(users), dtype=torch.float64, device=users.device)
+        wanted = users.unsqueeze(-1) * self.train.n_items + negatives
+        place = torch.searchsorted(held_out, wanted).clamp_max(len(held_out) - 1)
+        return (held_out[place] == wanted).double().mean((1, 2))
+
+    def _check_finite(self, epoch: int) -> None:
+        """Raise before a state is evaluated or saved that is no good.
+
+        The loss was taken before the last step, so the vectors are looked at too: from their norms, which
+        overflow where their products would.
+        """
+        found = [("loss", self.tally[0])]
+        for table in (*self.model.parameters(), *self.loss.parameters()):
+            found.append(("vectors", torch.linalg.vector_norm(table.detach().flatten(1), dim=1)))
+        for what, values in found:
+            for r in (~values.isfinite()).nonzero().flatten().tolist()[:1]:
+                cause = too_high(self.rates(epoch)[r], self.decay[r])
+                raise DivergedError(f"the {what} became {float(values[r])} in epoch {epoch + 1}; {cause}")
+
+
+_ABSURD_DECAY = 1e6
+"""A weight decay above this overflows the squares in Adam, whatever the learning rate."""
+
+
+def too_high(lr: float, decay: float) -> str:
+    """Which setting to blame for numbers that ran away.
+
+    >>> too_high(0.002, 1e30)
+    'lower --weight-decay, as 1e+30 is probably too high'
+    """
+    name, value = ("--weight-decay", decay) if decay > _ABSURD_DECAY else ("--lr", lr)
+    return f"lower {name}, as {value:g} is probably too high"
+
+
+def _record(epoch: int, log: EpochLog, scored: list[Any], seconds: float) -> dict[str, Any]:
+    """An epoch as a line of the history."""
+    record: dict[str, Any] = {
+        "epoch": epoch + 1,
+        "seconds": round(seconds, 3),
+        "loss": log.loss.tolist(),
+        "hot_share": log.hot_share.tolist(),
+    }
+    if log.false_share is not None:
+        record["false_share"] = log.false_share.tolist()
+    record.update({name: value.tolist() for name, value in log.sampler.items()})
+    if scored:
+        record["metrics"] = {
+            f"{name}@{k}": [one[k].mean(name) for one in scored]
+            for k in scored[0]
+            for name in ("precision", "recall", "ndcg", "ohr", "ocr", "uhr", "ucr")
+        }
+    return record
