@@ -16,10 +16,8 @@ import numpy as np
 from evenhand.data.splits import Split, held_out_share
 from evenhand.experiments.entrants import entrant
 from evenhand.methods import Contender
-from evenhand.paper.reproduce.recipes import recipe
-from evenhand.paper.reproduce.request import Request
-from evenhand.paper.reproduce.source import load_part
-from evenhand.paper.reproduce.tuned import tuned_for
+from evenhand.paper.experiment import Experiment, load_published_split, recipe
+from evenhand.paper.hyperparameters import tuned_for
 from evenhand.training.run import train
 
 options = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -29,14 +27,14 @@ options.add_argument("--encoder", default="mf", choices=["mf", "lightgcn"])
 options.add_argument("--device", default="auto")
 given = options.parse_args()
 
-whole = load_part("ml-1m", given.folder, "paper")
+whole = load_published_split("ml-1m", given.folder, "paper")
 rest, held = held_out_share(whole.train, 0.1)
 split = Split(rest, held, whole.test.take(np.zeros(len(whole.test), dtype=bool)), "a tenth of train")
 for method in given.methods:
     found = tuned_for("ml-100k", "mf", method)
     assert found is not None, f"{method} was not tuned on ML-100K"
     row, one = (
-        recipe(Request("overall", "ml-1m", given.encoder, epochs=300), method),
+        recipe(Experiment("overall", "ml-1m", given.encoder, epochs=300), method),
         entrant(method, found.own),
     )
     assert row.encoder is not None
