@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
-from evenhand.paper.published import Cell
+from evenhand.paper.published import LOWER_IS_BETTER, Cell
 
 Key = tuple[str, ...]
 Found = Iterator[tuple[Cell, str]]
@@ -20,7 +20,6 @@ Rows = Mapping[tuple[str, str, str, int], Mapping[str, Cell]]
 
 HALF_DIGIT = 0.5e-4
 """How far a printed number may be from the computed one."""
-LOWER_IS_BETTER = ("ohr", "ocr", "uhr", "ucr", "mse", "fpr", "fnr")
 
 RULES = {
     "bound": "no recommender can have these numbers together (`ndcg_floor`, F1 ≤ harmonic mean of P and R, "
