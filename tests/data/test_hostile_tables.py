@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from evenhand.data.datasets.layouts import adjacency, coat, movielens_1m_titles, movielens_100k_titles
-from evenhand.data.reading import json_lines, text_files
+from evenhand.data.reading import files, json_lines
 from evenhand.data.reading.read import read_interactions
 from evenhand.utils.errors import InputError
 
@@ -35,8 +35,8 @@ def test_a_gzip_bomb_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert len(bomb) < 4000
     (tmp_path / "log.csv.gz").write_bytes(bomb)
     assert len(read_interactions(tmp_path / "log.csv.gz")) == 2
-    monkeypatch.setattr(text_files, "MOST_UNPACKED", 100_000)
-    monkeypatch.setattr(text_files, "MOST_TIMES", 20)
+    monkeypatch.setattr(files, "MOST_UNPACKED", 100_000)
+    monkeypatch.setattr(files, "MOST_TIMES", 20)
     assert "unpacks to more than 100,000 bytes" in refusal(tmp_path / "log.csv.gz")
     lines = gzip.compress(b'{"user": 1, "item": 2}\n' * 10_000)
     assert "unpacks to more than" in refusal(tmp_path / "log.jsonl.gz", lines)
