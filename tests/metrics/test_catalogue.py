@@ -84,8 +84,8 @@ def test_evaluate_and_compare_report_every_metric() -> None:
     rng = np.random.default_rng(0)
     log = eh.Interactions.from_pairs(rng.integers(0, 40, 800), rng.integers(0, 30, 800))
     split = log.split(test=0.3, validation=0.1)
-    row = eh.compare(split, ["popular"], ks=(5,), device="cpu").row("popular", 5)
-    lists = eh.Popular().fit(split.train).recommend(k=5, exclude=split.consumed)
+    row = eh.compare(split, ["popular"], k=5, device="cpu").row("popular", 5)
+    lists = eh.fit(split, method="popular").recommend(k=5)
     found = eh.evaluate(lists, split, k=5).at(5).metrics
     assert tuple(found) == tuple(METRICS)
     for name in METRICS:

@@ -139,7 +139,7 @@ def test_a_length_beyond_all_use_is_refused_before_anything_is_read(k: Any) -> N
     for run in (
         lambda: eh.evaluate("no such file", SPLIT, k=k),
         lambda: eh.audit("no such file", SPLIT.train, SPLIT.test, k=k),
-        lambda: eh.compare(SPLIT, ["popular"], ks=[k] if isinstance(k, int) else k),
+        lambda: eh.compare(SPLIT, ["popular"], k=k),
         lambda: list_lengths(k),
     ):
         with pytest.raises(InputError, match="k may be up to 10,000"):

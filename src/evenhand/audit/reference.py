@@ -79,23 +79,19 @@ def read_reference(train: Any, validation: Any, test: Any, hot: Any, reading: Ma
 
 
 def _split(train: Any, validation: Any, test: Any, reading: Mapping[str, Any]) -> tuple[Split, list[str]]:
-    notes: list[str] = []
-
     def read(name: str, source: Any) -> Interactions | None:
         from evenhand.data.reading.read import read_interactions
 
         if source is None or isinstance(source, Interactions):
-            part = source
-        else:
-            part = read_interactions(source, **reading, allow_small=name != "train")
-        notes.extend(f"{name}: {note}" for note in (part.notes if part is not None else ()))
-        return part
+            return source
+        return read_interactions(source, **reading, allow_small=name != "train")
 
     past = read("train", train)
     if past is None or not len(past):
         raise InputError("the train part is empty, so there is no popularity to audit against.")
     between = read("validation", validation)
     if test is None:
+        notes = [f"train: {note}" for note in past.notes]
         notes.append("Without a test part only exposure is measured: nobody knows what users wanted.")
         if between is None:
             return Split(past, None, _nothing(past), "train only"), notes
@@ -104,7 +100,7 @@ def _split(train: Any, validation: Any, test: Any, reading: Mapping[str, Any]) -
     wanted = read("test", test)
     assert wanted is not None
     split = given_split(past, wanted, validation_part=between)
-    return split, [*notes, *split.notes]
+    return split, list(split.notes)
 
 
 def part_of(data: Interactions, start: int, stop: int) -> Interactions:
