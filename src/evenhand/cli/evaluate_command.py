@@ -1,4 +1,4 @@
-"""`evenhand evaluate`: judge recommendation lists from anywhere."""
+"""`evenhand evaluate`: measure recommendation lists from anywhere."""
 
 from __future__ import annotations
 
