@@ -14,11 +14,11 @@ from dataclasses import replace
 import numpy as np
 
 from evenhand.data.splits import Split, held_out_share
-from evenhand.experiments.entrants import entrant
-from evenhand.methods import Contender
+from evenhand.methods import parse
 from evenhand.paper.experiment import Experiment, load_published_split, recipe
 from evenhand.paper.hyperparameters import tuned_for
 from evenhand.training.run import train
+from evenhand.training.trained import Trained
 
 options = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
 options.add_argument("folder")
@@ -33,19 +33,15 @@ split = Split(rest, held, whole.test.take(np.zeros(len(whole.test), dtype=bool))
 for method in given.methods:
     found = tuned_for("ml-100k", "mf", method)
     assert found is not None, f"{method} was not tuned on ML-100K"
-    row, one = (
-        recipe(Experiment("overall", "ml-1m", given.encoder, epochs=300), method),
-        entrant(method, found.own),
-    )
-    assert row.encoder is not None
-    assert row.settings is not None
-    assert isinstance(one, Contender)
+    row = recipe(Experiment("overall", "ml-1m", given.encoder, epochs=300), method).method.components()
+    one = parse(method, shared=found.own)
+    assert isinstance(one, Trained)
     for decay in (found.weight_decay, found.weight_decay / 10):
-        how = replace(row.settings, batch=found.batch, lr=found.lr, weight_decay=decay, patience=20)
+        how = replace(row["settings"], batch=found.batch, lr=found.lr, weight_decay=decay, patience=20)
         seen: list[float] = []
         train(
             split,
-            row.encoder,
+            row["encoder"],
             one.sampler,
             [0],
             how,

@@ -26,19 +26,16 @@ import contest_splits
 from contest_compare import CONTEST, compare, involves
 from contest_measures import KS, alone_in, forget_gpu_peak, hardware, memory, on_test, on_validation, peak_mb
 
-from evenhand.baselines.blend import FittedBlend
-from evenhand.baselines.run import BaselineFit, Challenger, fit_baseline
 from evenhand.data.describe import fingerprint
-from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
 from evenhand.encoders import ENCODERS
-from evenhand.experiments.entrants import Outcome
 from evenhand.experiments.search_space import search_space
-from evenhand.experiments.setup import Setup
 from evenhand.experiments.tune import tune
+from evenhand.methods import parse
 from evenhand.paper.results import Results, Run, check_writable, work_folder
 from evenhand.paper.user_values import store
-from evenhand.training.run import train, versions
+from evenhand.training.method import Fit, Method
+from evenhand.training.run import versions
 from evenhand.training.settings import resolve_device
 from evenhand.utils.errors import InputError, RunError, unknown
 from evenhand.utils.text import one_line
@@ -69,37 +66,35 @@ def safe_name(method: str) -> str:
     return re.sub(r"[/:=+]", "_", method)
 
 
-def asked_setup(name: str) -> Setup:
+def asked_setup(name: str) -> Method:
     """`encoder/method` is trained; what has no encoder is a baseline."""
     encoder, slash, method = name.partition("/")
     if slash and encoder not in ENCODERS:
         raise unknown("encoder", encoder, ENCODERS)
-    setup = Setup.of(method, encoder) if slash else Setup.of(name)
-    if isinstance(setup.entrant, Challenger) == bool(slash):
+    setup = parse(method, encoder) if slash else parse(name)
+    if (setup.encoder_name is None) == bool(slash):
         raise InputError(f"'{name}': a method is written encoder/method, and a baseline by its name alone.")
     return setup
 
 
-def held_values(setup: Setup, asked: argparse.Namespace) -> dict[str, Any]:
-    known = () if isinstance(setup.entrant, Challenger) else setup.parameters()
+def held_values(setup: Method, asked: argparse.Namespace) -> dict[str, Any]:
+    known = () if setup.encoder_name is None else setup.parameters()
     return {name: getattr(asked, name) for name in HELD if name in known and getattr(asked, name) is not None}
 
 
 def search(asked: argparse.Namespace, storage: Path) -> dict[str, Any]:
     """What tuning found, as plain values; runs in a process of its own."""
     setup = asked_setup(asked.method)
-    trained = not isinstance(setup.entrant, Challenger)
     began = time.perf_counter()
     found = tune(
         contest_splits.load(asked.split, asked.data_dir),
-        setup.entrant,
-        setup.encoder,
+        setup,
         trials=asked.trials,
         fixed=held_values(setup, asked),
         storage=storage,
         seed=asked.search_seed,
         device=asked.device,
-        side_by_side=(asked.side_by_side or "auto") if trained else "auto",
+        side_by_side=(asked.side_by_side or "auto") if setup.side_by_side else "auto",
     )
     return {
         "trials": len(found.trials),
@@ -133,7 +128,7 @@ def tuned(asked: argparse.Namespace, storage: Path) -> dict[str, Any]:
     """The search of a method that has something to search for, and else why there is none."""
     setup = asked_setup(asked.method)
     if not search_space(setup, held_values(setup, asked)):
-        settles = setup.entrant.method == "blend"
+        settles = setup.name == "blend"
         why = "it settles its numbers itself, inside each fit" if settles else "it has no parameters"
         return {"trials": 0, "why": why, "best": {}, "seconds": 0.0}
     with ProcessPoolExecutor(1, get_context("spawn"), end_with_parent, (os.getpid(),)) as child:
@@ -143,15 +138,8 @@ def tuned(asked: argparse.Namespace, storage: Path) -> dict[str, Any]:
             raise RunError("the search was killed, most likely for want of memory.") from None
 
 
-def fit(split: Split, setup: Setup, asked: argparse.Namespace) -> Outcome:
-    one, seeds = setup.entrant, range(asked.seeds)
-    if isinstance(one, Challenger):
-        hot = HotRule.parse("honest").mask(split)
-        return fit_baseline(split, one.baseline, seeds, "honest", resolve_device(asked.device), hot, KS)
-    return train(
-        split, setup.encoder, one.sampler, seeds, setup.settings,
-        device=asked.device, ks=KS, objective=one.objective,
-    )  # fmt: skip
+def fit(split: Split, setup: Method, asked: argparse.Namespace) -> Fit:
+    return setup.fit(split, seeds=asked.seeds, k=KS, device=asked.device)
 
 
 def run(asked: argparse.Namespace) -> bool:
@@ -182,13 +170,11 @@ def run(asked: argparse.Namespace) -> bool:
         hardware=hardware(used),
         versions=used,
         details={
-            "method": setup.method_text({**found["best"], **held}),
+            "method": setup.text({**found["best"], **held}),
             "flags": setup.flags({**found["best"], **held}),
             "data": {part: fingerprint(pairs) for part, pairs in split.parts().items()},
             "held": held,
-            "settled": [one.blend.info["settled"] for one in fitted.fitted if isinstance(one, FittedBlend)]
-            if isinstance(fitted, BaselineFit)
-            else [],
+            "settled": [one.info["settled"] for one in (fitted.per_seed or [fitted.model]) if "settled" in one.info],
             "notes": list(dict.fromkeys(fitted.notes)),
             "split": {"description": split.description, **sizes, **{n: len(p) for n, p in split.parts().items()}},
             "search": found,

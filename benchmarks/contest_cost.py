@@ -23,10 +23,9 @@ from contest import asked_setup, end_with_parent, fit
 from contest_compare import CONTEST, label
 from contest_measures import alone_in, forget_gpu_peak, hardware, memory
 
-from evenhand.baselines.run import Challenger
 from evenhand.data.splits import Split
-from evenhand.experiments.setup import Setup
 from evenhand.paper.results import Results, Run
+from evenhand.training.method import Method
 from evenhand.training.run import versions
 from evenhand.training.settings import resolve_device
 from evenhand.utils.errors import InputError
@@ -92,9 +91,9 @@ def measured(asked: argparse.Namespace, method: str, values: dict[str, Any]) -> 
     }
 
 
-def compile_first(asked: argparse.Namespace, setup: Setup, split: Split) -> None:
+def compile_first(asked: argparse.Namespace, setup: Method, split: Split) -> None:
     """One epoch, or for what knows no epochs a fit of the small demo data."""
-    if isinstance(setup.entrant, Challenger):
+    if setup.encoder_name is None:
         fit(contest_splits.load("demo-random", None), setup, asked)
     else:
         fit(split, setup.having({"epochs": 1}), asked)

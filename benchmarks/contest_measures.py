@@ -16,18 +16,18 @@ import torch
 
 from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
-from evenhand.experiments.entrants import Outcome
 from evenhand.metrics.users import METRICS
 from evenhand.models.topk import top_by
 from evenhand.paper.results import DIGITS
 from evenhand.training.early_stopping import STOPPING_K
 from evenhand.training.evaluation import Evaluator
+from evenhand.training.method import Fit
 from evenhand.utils.text import count
 
 KS = (5, 10, 20)
 
 
-def on_test(fitted: Outcome, split: Split) -> dict[str, list[float | None]]:
+def on_test(fitted: Fit, split: Split) -> dict[str, list[float | None]]:
     """Every metric at every k on test, and the share of the catalogue in somebody's list."""
     found = {
         f"{name}@{k}": short([one.metrics[name] for one in each])
@@ -42,7 +42,7 @@ def on_test(fitted: Outcome, split: Split) -> dict[str, list[float | None]]:
     return found
 
 
-def on_validation(fitted: Outcome, split: Split) -> list[float | None]:
+def on_validation(fitted: Fit, split: Split) -> list[float | None]:
     """NDCG@10 of all validation users, whoever was looked at while training."""
     assert split.validation is not None
     hot = HotRule.parse("honest").mask(split)

@@ -17,15 +17,14 @@ import numpy as np
 from contest_measures import alone_in, hardware
 
 import evenhand as eh
-from evenhand.baselines.run import Challenger, fit_baseline
 from evenhand.data.popularity import HotRule
 from evenhand.data.simulate import Simulation
-from evenhand.experiments.entrants import Outcome
-from evenhand.experiments.setup import Setup
+from evenhand.methods import parse
 from evenhand.models.topk import top_by
 from evenhand.paper.results import DIGITS, Results, Run
 from evenhand.training.evaluation import Evaluator
-from evenhand.training.run import train, versions
+from evenhand.training.method import Fit
+from evenhand.training.run import versions
 from evenhand.training.settings import resolve_device
 
 METHODS = (
@@ -38,20 +37,12 @@ TRUTH = "truth liked@5"
 KS = (5, 10)
 
 
-def fit(name: str, world: Simulation, device: str) -> Outcome:
+def fit(name: str, world: Simulation, device: str) -> Fit:
     """With defaults, on the biased log alone."""
-    setup, split = Setup.of(name), world.split
-    one = setup.entrant
-    if isinstance(one, Challenger):
-        hot = HotRule.parse("honest").mask(split)
-        return fit_baseline(split, one.baseline, [world.seed], "honest", resolve_device(device), hot, KS)
-    return train(
-        split, setup.encoder, one.sampler, [world.seed], setup.settings,
-        device=device, ks=KS, objective=one.objective,
-    )  # fmt: skip
+    return parse(name).fit(world.split, seeds=[world.seed], k=KS, device=device)
 
 
-def evaluated(world: Simulation, fitted: Outcome) -> dict[str, float]:
+def evaluated(world: Simulation, fitted: Fit) -> dict[str, float]:
     """The same model by both tests; what is in the log is not recommended when the truth is asked."""
     split, score = world.split, fitted.scorers[0]
     hot = HotRule.parse("honest").mask(split)

@@ -162,3 +162,28 @@ def test_the_page_has_the_tables_that_the_script_prints(capsys: pytest.CaptureFi
     printed = [line for line in capsys.readouterr().out.splitlines() if line]
     assert len(printed) == 2 + 8 + 2 + 9
     assert all(line in page.splitlines() for line in printed)
+
+
+def test_standings_of_one_column_by_hand() -> None:
+    """Yahoo, MF, top 20, precision: bc-loss .0773, dns .0769, rns .0755, auc-ns .0753."""
+    found = script("printed_tables").standings("precision")
+    (one,) = [s for s in found if (s.dataset, s.encoder, s.k) == ("yahoo-r3", "mf", 20)]
+    assert (one.value, one.place, one.best, one.best_value) == (0.0753, 4, "bc-loss", 0.0773)
+
+
+def test_eighteen_columns_a_metric() -> None:
+    for metric in ("precision", "ohr"):
+        assert len({(s.dataset, s.encoder, s.k) for s in script("printed_tables").standings(metric)}) == 18
+
+
+def test_lower_is_better_for_rates_of_error() -> None:
+    """auc-ns .5671 against rns .6324: .0653 better; on Yahoo with LightGCN .8427 against .8394: worse."""
+    found = {where[:3]: where[3] for where in script("printed_tables").better_than("rns", "ohr")}
+    assert found["ml-100k", "mf", 5] == 0.0653
+    assert found["yahoo-r3", "lightgcn", 5] == -0.0033
+
+
+def test_hot_lists_err_as_often_as_hot_items_do() -> None:
+    """ML-100K, MF, top 5: OHR .5671 and 1 - .4324 = .5676; FairStatic .5353 and .6481."""
+    assert script("printed_tables").hot_error_beyond_error()[0] == ("ml-100k", "mf", 5, -0.0005)
+    assert script("printed_tables").hot_error_beyond_error("fairstatic")[0] == ("ml-100k", "mf", 5, -0.1128)

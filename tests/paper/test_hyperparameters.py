@@ -3,7 +3,6 @@
 import pytest
 
 from evenhand.paper.hyperparameters import PublishedSettings, published_settings
-from evenhand.paper.published import better_than, hot_error_beyond_error, standings
 from evenhand.utils.errors import InputError
 
 
@@ -59,27 +58,3 @@ def test_settings_that_do_not_exist() -> None:
         published_settings("yahoo-r3", "mf", which="released")
     with pytest.raises(InputError, match="did you mean 'released'"):
         published_settings("ml-100k", "mf", which="release")  # type: ignore[arg-type]
-
-
-def test_standings_of_one_column_by_hand() -> None:
-    """Yahoo, MF, top 20, precision: bc-loss .0773, dns .0769, rns .0755, auc-ns .0753."""
-    (one,) = [s for s in standings("precision") if (s.dataset, s.encoder, s.k) == ("yahoo-r3", "mf", 20)]
-    assert (one.value, one.place, one.best, one.best_value) == (0.0753, 4, "bc-loss", 0.0773)
-
-
-def test_eighteen_columns_a_metric() -> None:
-    for metric in ("precision", "ohr"):
-        assert len({(s.dataset, s.encoder, s.k) for s in standings(metric)}) == 18
-
-
-def test_lower_is_better_for_rates_of_error() -> None:
-    """auc-ns .5671 against rns .6324: .0653 better; on Yahoo with LightGCN .8427 against .8394: worse."""
-    found = {where[:3]: where[3] for where in better_than("rns", "ohr")}
-    assert found["ml-100k", "mf", 5] == 0.0653
-    assert found["yahoo-r3", "lightgcn", 5] == -0.0033
-
-
-def test_hot_lists_err_as_often_as_hot_items_do() -> None:
-    """ML-100K, MF, top 5: OHR .5671 and 1 - .4324 = .5676; FairStatic .5353 and .6481."""
-    assert hot_error_beyond_error()[0] == ("ml-100k", "mf", 5, -0.0005)
-    assert hot_error_beyond_error("fairstatic")[0] == ("ml-100k", "mf", 5, -0.1128)

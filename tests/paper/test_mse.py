@@ -43,7 +43,7 @@ def test_scale_and_shift_do_not_matter() -> None:
 
 def test_rows_of_a_comparison_carry_it(monkeypatch: pytest.MonkeyPatch) -> None:
     split = eh.simulate(60, 50, 450, uniform_test=5).split
-    result = eh.compare(split, ["rns"], eh.MF(dim=4), 2, eh.Settings(epochs=2, batch=64), ks=(5,))
+    result = eh.compare(split, ["rns"], eh.MF(dim=4), 2, eh.Settings(epochs=2, batch=64), k=5)
     (row,) = with_mse(result, split).rows
     liked = split.train.union(split.validation, split.test)
     model = result.fits["rns"].model

@@ -19,7 +19,7 @@ import pytest
 from evenhand.baselines import EASE
 from evenhand.data.datasets.layouts import YAHOO_TEST, YAHOO_TRAIN
 from evenhand.data.splits import Split, held_out_share
-from evenhand.methods import METHODS, Contender
+from evenhand.methods import METHODS
 from evenhand.paper import reproduce as run_module
 from evenhand.paper import results as results_module
 from evenhand.paper.experiment import (
@@ -372,27 +372,24 @@ def test_a_file_in_the_place_of_the_folder(tmp_path: Path, data_dir: Path) -> No
 )
 def test_the_numbers_of_a_row(asked: str, which: Any, batch: int, lr: float, decay: float) -> None:
     found = recipe(Experiment("overall", settings=which), asked)
-    assert found.settings is not None
-    assert (found.settings.batch, found.settings.lr, found.settings.weight_decay) == (batch, lr, decay)
-    assert found.settings.drop_last
+    settings = found.method.settings
+    assert (settings.batch, settings.lr, settings.weight_decay) == (batch, lr, decay)
+    assert settings.drop_last
 
 
 def test_own_parameters_come_from_the_paper_the_code_or_the_text() -> None:
     def sampler(which: Any, asked: str = "auc-ns", encoder: str = "mf") -> Any:
-        found = recipe(Experiment("overall", encoder=encoder, settings=which), asked).entrant
-        assert isinstance(found, Contender)
+        found = recipe(Experiment("overall", encoder=encoder, settings=which), asked).method
         return found.sampler
 
     assert (sampler("paper").alpha, sampler("paper").beta) == (0.75, 0.01)
     assert (sampler("released").alpha, sampler("released").beta) == (0.6, 0.025)
     assert sampler("paper", "auc-ns:alpha=0.9").alpha == 0.9
     cause = recipe(Experiment("overall", encoder="lightgcn"), "cause")
-    assert isinstance(cause.entrant, Contender)
-    assert cause.entrant.objective.weight == 0.05  # type: ignore[attr-defined]
-    assert cause.settings is not None
-    assert cause.settings.batch == 128, "nothing was tuned for LightGCN, so the paper's loop"
-    assert recipe(Experiment("overall", "ml-1m"), "ease").entrant.baseline == EASE(l2=980)  # type: ignore[union-attr]
-    assert recipe(Experiment("overall", "ml-1m"), "ease:l2=5").entrant.baseline == EASE(l2=5)  # type: ignore[union-attr]
+    assert cause.method.objective.weight == 0.05
+    assert cause.method.settings.batch == 128, "nothing was tuned for LightGCN, so the paper's loop"
+    assert recipe(Experiment("overall", "ml-1m"), "ease").method == EASE(l2=980)
+    assert recipe(Experiment("overall", "ml-1m"), "ease:l2=5").method == EASE(l2=5)
 
 
 def test_all_rows_of_the_paper_are_asked_for_by_default() -> None:
@@ -476,10 +473,10 @@ def test_until_asks_precision_of_the_part_that_was_held_out(split: Split, tmp_pa
     rest, held = held_out_share(split.train, HELD_OUT)
     longer = train(
         Split(rest, held, held.take(np.zeros(len(held), dtype=bool)), "by hand"),
-        one.encoder,
-        one.entrant.sampler,
+        one.method.encoder,
+        one.method.sampler,
         [0],
-        replace(one.settings, patience=None, epochs=found),
+        replace(one.method.settings, patience=None, epochs=found),
         device="cpu",
         stop_on=("precision", 5),
     )

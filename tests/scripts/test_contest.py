@@ -77,7 +77,7 @@ def test_a_baseline_is_tuned_on_validation_and_judged_as_evaluate_would(small: e
     assert found.summary("validation ndcg@10")["mean"] == pytest.approx(search["best_value"], abs=1e-6)
 
     l2 = search["best"]["l2"]
-    lists = eh.EASE(l2=l2).fit(small.train).recommend(k=20, exclude=small.consumed)
+    lists = eh.EASE(l2=l2).fit_pairs(small.train).having(known=small.consumed).recommend(k=20)
     judged = eh.evaluate(lists, small)
     for k in (5, 10, 20):
         for name in METRICS:

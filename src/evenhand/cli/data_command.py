@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.flatten import flattened
+from evenhand.cli.options import flattened
 
 app = typer.Typer(help="List, describe, split and fetch datasets.", no_args_is_help=True)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from evenhand.utils.text import one_line
 
 if TYPE_CHECKING:
     from evenhand.encoders import Encoder
-    from evenhand.experiments.entrants import Entrant
+    from evenhand.training.method import Method
     from evenhand.training.settings import ProtocolName, Settings
 
 TEST_SHARE, VALIDATION_SHARE = 0.2, 0.1
@@ -192,30 +192,36 @@ def make_settings(training: Training, sampling: Sampling, protocol: ProtocolName
     ).under(protocol)
 
 
-def make_contenders(
-    names: Iterable[str], sampling: Sampling, items: Interactions | None = None, item_column: str = "item"
-) -> list[Entrant]:
-    """The methods and baselines asked for; flags are for methods alone, and without `items` groups are left out.
+def make_methods(
+    asked: Iterable[str | Method], sampling: Sampling, encoder: Encoder, settings: Settings
+) -> list[Method]:
+    """The methods asked for, texts with the values of the options that concern them; item groups are not read yet."""
+    from evenhand.methods import parse, parse_value, registered, with_negatives
 
-    Called once without `items`, so that a mistyped name is told before any data is read.
-    """
-    from evenhand.experiments.entrants import entrant
-    from evenhand.methods import Contender, named, parse_value
-
-    names = [name for name in names if name.strip()]
-    plain = [entrant(name) for name in names]
-    given = _given(**asdict(replace(sampling, sampler_scores=None)))
-    known = {key for one in plain if isinstance(one, Contender) for key in named(one.method).parameters()}
+    asked = list(asked)
+    texts = [one for one in asked if isinstance(one, str) and one.strip()]
+    if sampling.sampler is not None:
+        texts = with_negatives(texts, sampling.sampler)
+    given = _given(**asdict(replace(sampling, sampler_scores=None, sampler=None)))
+    values = {key: parse_value(v) if isinstance(v, str) else v for key, v in given.items() if key != "groups"}
+    methods = [one for one in asked if not isinstance(one, str)]
+    methods += [parse(text, encoder, settings, shared=values) for text in texts]
+    entries = [registered(text.strip().partition(":")[0]) for text in texts]
+    known = {key for entry in entries if entry.is_trained for key in entry.parameters()}
     for key in given:
         if key not in known:
-            raise InputError(f"--{key} has no effect on {', '.join(one.label for one in plain)}; leave it out.")
-    groups = given.pop("groups", None)
-    values = {key: parse_value(key, v) if isinstance(v, str) else v for key, v in given.items()}
-    if groups is not None and items is not None:
-        from evenhand.data.groups import read_groups
+            raise InputError(f"--{key} has no effect on {', '.join(one.label for one in methods)}; leave it out.")
+    return methods
 
-        values["groups"] = read_groups(groups, items, item_column)
-    return [entrant(name, values) for name in names]
+
+def with_groups(methods: Sequence[Method], groups: str | None, items: Interactions, column: str) -> list[Method]:
+    """The same methods, those that draw by groups of items with the groups of a file."""
+    if groups is None:
+        return list(methods)
+    from evenhand.data.groups import read_groups
+
+    values = {"groups": read_groups(groups, items, column)}
+    return [one.having(values) if "groups" in one.parameters() else one for one in methods]
 
 
 def _given(**values: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +39,11 @@ class Split:
     def consumed(self) -> Interactions:
         """Train and validation together: what a user already has when test items are recommended."""
         return self.train if self.validation is None else self.train.union(self.validation)
+
+    @cached_property
+    def hot_masks(self) -> dict[Any, np.ndarray]:
+        """By rule, where `HotRule.mask` keeps what it found."""
+        return {}
 
     def parts(self) -> dict[str, Interactions]:
         """The parts that there are, by name."""

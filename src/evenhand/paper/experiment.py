@@ -10,14 +10,12 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from evenhand.baselines.run import Challenger
 from evenhand.data.datasets.fetch import cache_folder
 from evenhand.data.datasets.load import load_split
 from evenhand.data.reading.read import read_interactions
 from evenhand.data.splits import Split, given_split
 from evenhand.encoders import ENCODERS, Encoder
-from evenhand.experiments.entrants import Entrant, entrant
-from evenhand.methods import METHODS, Contender
+from evenhand.methods import METHODS, parse
 from evenhand.paper.hyperparameters import (
     BASELINES,
     NEEDED,
@@ -30,7 +28,7 @@ from evenhand.paper.hyperparameters import (
     tuned_for,
 )
 from evenhand.paper.published import cells
-from evenhand.samplers import Sampler
+from evenhand.training.method import Method
 from evenhand.training.settings import ProtocolName, Settings
 from evenhand.utils.description import described
 from evenhand.utils.errors import InputError, unknown
@@ -170,30 +168,26 @@ _OWN = ("alpha", "beta", "gamma", "candidates", "probes")
 
 @dataclass(frozen=True)
 class Recipe:
-    """One row: which method, on which encoder, with which hyperparameters."""
+    """One row: a method with all its hyperparameters."""
 
-    entrant: Entrant
-    encoder: Encoder | None
-    settings: Settings | None
-    """Encoder and settings are None for a baseline, which is not trained."""
+    method: Method
     source: str
     """Where the numbers come from, in words."""
 
     @property
     def label(self) -> str:
-        return self.entrant.label
+        return self.method.label
 
     def to_json(self) -> dict[str, Any]:
         """All the numbers, as they were used."""
-        if isinstance(self.entrant, Challenger):
-            return {"rival": asdict(self.entrant.baseline), "source": self.source}
-        assert self.encoder is not None
-        assert self.settings is not None
+        parts = self.method.components()
+        if "baseline" in parts:
+            return {"rival": self.method.parameters(), "source": self.source}
         return {
-            "encoder": asdict(self.encoder),
-            "training": asdict(self.settings),
-            "sampler": described(self.entrant.sampler),
-            "objective": described(self.entrant.objective),
+            "encoder": asdict(parts["encoder"]),
+            "training": asdict(parts["settings"]),
+            "sampler": described(parts["sampler"]),
+            "objective": described(parts["objective"]),
             "source": self.source,
         }
 
@@ -210,8 +204,8 @@ def published_row(label: str) -> str | None:
 
 def recipe(experiment: Experiment, asked: str) -> Recipe:
     """The row of a method or baseline as it was asked for: `name:key=value` overrules every other source."""
-    one = entrant(asked)
-    if isinstance(one, Challenger):
+    one = parse(asked)
+    if one.encoder_name is None:
         return _baseline(experiment, one)
     row = published_row(one.label)
     assert row is not None, "every training method is a row of the paper"
@@ -229,54 +223,57 @@ def recipe(experiment: Experiment, asked: str) -> Recipe:
 def swept(experiment: Experiment, value: str) -> Recipe:
     """AUC-NS with one of its parameters at this value and the others as published."""
     base = recipe(experiment, "auc-ns")
-    assert isinstance(base.entrant, Contender)
-    sampler: Sampler = replace(base.entrant.sampler, **{experiment.part: float(value)})
-    return replace(base, entrant=Contender(value, "auc-ns", sampler))
+    return replace(base, method=replace(base.method.having({experiment.part: float(value)}), asked=value))
 
 
-def _published(experiment: Experiment, one: Contender, row: str) -> Recipe:
+def _published(experiment: Experiment, one: Method, row: str) -> Recipe:
     which: Source = "released" if experiment.settings == "released" else "paper"
     numbers = published_settings(experiment.dataset, experiment.encoder, row, which)
     own = {name: getattr(numbers, name) for name in _OWN} | dict(own_values(one.label))
     by = "the paper's table" if which == "paper" else "the released code"
     source = f"{by}, for AUC-NS" if row == "auc-ns" else f"{by}; stated for AUC-NS, assumed for the rest"
     return Recipe(
-        entrant(one.label, own),
-        _encoder(experiment, numbers),
-        Settings(
-            epochs=experiment.epochs or numbers.epochs,
-            batch=numbers.batch,
-            lr=numbers.lr,
-            weight_decay=numbers.weight_decay,
-            milestones=numbers.milestones,
-            # What is held at a high rate until its milestones may not be judged before.
-            patience=None if numbers.milestones else Settings.patience,
-        ).under(experiment.protocol),
+        parse(
+            one.label,
+            _encoder(experiment, numbers),
+            shared=own,
+            settings=Settings(
+                epochs=experiment.epochs or numbers.epochs,
+                batch=numbers.batch,
+                lr=numbers.lr,
+                weight_decay=numbers.weight_decay,
+                milestones=numbers.milestones,
+                # What is held at a high rate until its milestones may not be judged before.
+                patience=None if numbers.milestones else Settings.patience,
+            ).under(experiment.protocol),
+        ),
         source,
     )
 
 
-def _tuned(experiment: Experiment, one: Contender, tuned: Tuned) -> Recipe:
+def _tuned(experiment: Experiment, one: Method, tuned: Tuned) -> Recipe:
     numbers = published_settings(experiment.dataset, experiment.encoder)
     return Recipe(
-        entrant(one.label, tuned.own),
-        _encoder(experiment, numbers),
-        Settings(
-            epochs=min(experiment.epochs or tuned.epochs, tuned.epochs),
-            batch=tuned.batch,
-            lr=tuned.lr,
-            weight_decay=tuned.weight_decay,
-        ).under(experiment.protocol),
+        parse(
+            one.label,
+            _encoder(experiment, numbers),
+            shared=tuned.own,
+            settings=Settings(
+                epochs=min(experiment.epochs or tuned.epochs, tuned.epochs),
+                batch=tuned.batch,
+                lr=tuned.lr,
+                weight_decay=tuned.weight_decay,
+            ).under(experiment.protocol),
+        ),
         tuned.source,
     )
 
 
-def _baseline(experiment: Experiment, one: Challenger) -> Recipe:
-    named = {text.partition("=")[0] for text in one.label.split(":")[1:]}
-    found = BASELINES.get(experiment.dataset, {}).get(one.method, {})
-    values = {name: value for name, value in found.items() if name not in named}
-    source = "docs/baselines.md" if values else "as asked for" if named else "its defaults"
-    return Recipe(replace(one, baseline=replace(one.baseline, **values)), None, None, source)
+def _baseline(experiment: Experiment, one: Method) -> Recipe:
+    found = BASELINES.get(experiment.dataset, {}).get(one.name, {})
+    values = {name: value for name, value in found.items() if name not in one.named}
+    source = "docs/baselines.md" if values else "as asked for" if one.named else "its defaults"
+    return Recipe(one.having(values), source)
 
 
 def _encoder(experiment: Experiment, numbers: PublishedSettings) -> Encoder:

@@ -19,12 +19,8 @@ import torch
 from torch import Tensor
 
 import evenhand
-from evenhand.baselines.run import Challenger, fit_baseline
 from evenhand.data.describe import fingerprint
-from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split, held_out_share
-from evenhand.experiments.entrants import Outcome as FitOutcome
-from evenhand.methods import Contender
 from evenhand.paper import user_values
 from evenhand.paper.experiment import Experiment, Recipe, recipe, swept
 from evenhand.paper.mse import MOST_CELLS, mse
@@ -39,6 +35,7 @@ from evenhand.paper.results import (
     work_folder,
     writing,
 )
+from evenhand.training.method import Conditions, Fit
 from evenhand.training.run import train, versions
 from evenhand.training.settings import resolve_device
 from evenhand.utils.errors import InputError, RunError, StoppedError
@@ -228,42 +225,14 @@ def fit_batch(
 
     These stay until `forget`, so that a process that is killed before the rows are on record loses nothing.
     """
-    seeds = tuple(range(experiment.seeds))
-    first = batch[0]
-    if isinstance(first.entrant, Challenger):
-        mask = HotRule.parse(experiment.protocol).mask(split)
-        baseline = first.entrant.baseline
-        fitted: FitOutcome = fit_baseline(
-            split, baseline, seeds, experiment.protocol, resolve_device(device), mask, experiment.ks
-        )
-        return [_finished(first, fitted, slice(None), experiment, split, device, 1)]
-    assert first.encoder is not None
-    assert first.settings is not None
-    samplers = [one.entrant.sampler for one in batch if isinstance(one.entrant, Contender) for _ in seeds]
-    checkpoints = work / _work_name(batch, device)
-    settings = first.settings
-    if experiment.until is not None:
+    checkpoints, methods = work / _work_name(batch, device), [one.method for one in batch]
+    if experiment.until is not None and methods[0].encoder_name is not None:
         first_look = _first_look(checkpoints)
         longest = max(epochs_until(one, experiment, split, first_look, device, on_epoch) for one in batch)
-        settings = replace(settings, epochs=longest)
-    fitted = train(
-        split,
-        first.encoder,
-        samplers,
-        seeds * len(batch),
-        settings,
-        protocol=experiment.protocol,
-        device=device,
-        ks=experiment.ks,
-        on_epoch=on_epoch,
-        checkpoints=checkpoints,
-        resume=True,
-        objective=first.entrant.objective,
-    )
-    return [
-        _finished(one, fitted, slice(n * len(seeds), (n + 1) * len(seeds)), experiment, split, device, len(batch))
-        for n, one in enumerate(batch)
-    ]
+        methods = [one.having({"epochs": longest}) for one in methods]
+    conditions = Conditions.of(split, experiment.seeds, experiment.protocol, experiment.ks, None, device)
+    fits = methods[0].fit_together(methods, conditions, on_epoch=on_epoch, checkpoints=checkpoints, resume=True)
+    return [_finished(one, fit, experiment, split, device, len(batch)) for one, fit in zip(batch, fits, strict=True)]
 
 
 def epochs_until(
@@ -275,21 +244,19 @@ def epochs_until(
     on_epoch: OnEpoch | None = None,
 ) -> int:
     """How long one seed trains without a tenth of train until precision@5 on it stays without a rise."""
-    assert recipe.encoder is not None
-    assert recipe.settings is not None
-    assert isinstance(recipe.entrant, Contender)
+    parts = recipe.method.components()
     rest, held = held_out_share(split.train, HELD_OUT)
     found = train(
         Split(rest, held, split.test.take(np.zeros(len(split.test), dtype=bool)), split.description),
-        recipe.encoder,
-        recipe.entrant.sampler,
+        parts["encoder"],
+        parts["sampler"],
         [0],
-        replace(recipe.settings, patience=experiment.until),
+        replace(parts["settings"], patience=experiment.until),
         device=device,
         on_epoch=on_epoch,
         checkpoints=checkpoints / recipe.label.replace("/", "-"),
         resume=True,
-        objective=recipe.entrant.objective,
+        objective=parts["objective"],
         stop_on=("precision", STOPPING_K),
     )
     return len(found.history)
@@ -314,21 +281,18 @@ def _work_name(batch: Sequence[Recipe], device: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _finished(
-    recipe: Recipe, fit: FitOutcome, mine: slice, experiment: Experiment, split: Split, device: str, together: int
-) -> Finished:
+def _finished(recipe: Recipe, fit: Fit, experiment: Experiment, split: Split, device: str, together: int) -> Finished:
     where = resolve_device(device)
     used = versions(where)
     threads = "" if where.type == "cuda" else f", {count(int(used['threads']), 'thread')}"
-    results = {k: each[mine] for k, each in fit.results.items()}
-    details = {"method": recipe.entrant.method, **recipe.to_json(), "trained_together": together}
+    details = {"method": recipe.method.name, **recipe.to_json(), "trained_together": together}
     if experiment.until is not None and fit.history:
         details["epochs_found"] = len(fit.history)
     run = Run(
         experiment.name,
         experiment.dataset,
         "paper" if split.description.startswith("the authors' split") else "random",
-        None if recipe.encoder is None else experiment.encoder,
+        None if recipe.method.encoder_name is None else experiment.encoder,
         recipe.label,
         round(fit.seconds, 1),
         experiment.command(recipe.label),
@@ -336,34 +300,33 @@ def _finished(
         used,
         details | {"notes": list(fit.notes)},
         {
-            "epoch": list(fit.epochs[mine]),
+            "epoch": list(fit.epochs),
             **{
                 f"{name}@{k}": _short([one.metrics[name] for one in each])
-                for k, each in results.items()
+                for k, each in fit.results.items()
                 for name in METRICS
             },
-            **_model_measured(fit, mine, split),
+            **_model_measured(fit, split),
         },
     )
-    return Finished(run, {k: [one.users for one in each] for k, each in results.items()})
+    return Finished(run, {k: [one.users for one in each] for k, each in fit.results.items()})
 
 
-def _model_measured(fit: FitOutcome, mine: slice, split: Split) -> dict[str, list[float | None]]:
+def _model_measured(fit: Fit, split: Split) -> dict[str, list[float | None]]:
     """What does not depend on k: the paper's MSE, and what the sampled negatives were."""
-    found = {"mse": _short(_mse(fit.vectors, mine, split))}
+    found = {"mse": _short(_mse(fit.vectors, split))}
     for name in ("hot_share", "false_share"):
         if fit.history and name in fit.history[0]:
-            each = np.array([record[name][mine] for record in fit.history])
+            each = np.array([record[name] for record in fit.history])
             found |= {name: _short(each.mean(0)), f"{name}_first_epoch": _short(each[0])}
     return found
 
 
-def _mse(vectors: tuple[Tensor, Tensor] | None, mine: slice, split: Split) -> list[float]:
+def _mse(vectors: tuple[Tensor, Tensor] | None, split: Split) -> list[float]:
     if vectors is None or split.n_users * split.n_items > MOST_CELLS:
         return [float("nan")]
     known = split.train.union(split.validation, split.test)
-    users, items = (side[mine] for side in vectors)
-    return [mse(*replica, known) for replica in zip(users, items, strict=True)]
+    return [mse(*replica, known) for replica in zip(*vectors, strict=True)]
 
 
 def _short(values: Sequence[float] | np.ndarray) -> list[float | None]:
