@@ -234,7 +234,7 @@ def test_nor_from_python() -> None:
                 judge(asked)
     for wrong in ((), ("x",), (1.5,), (0,)):
         with pytest.raises(InputError, match="whole numbers from 1 up"):
-            compare(split, ["popular"], ks=wrong)
+            compare(split, ["popular"], k=wrong)
 
 
 def test_lists_that_would_not_fit_are_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
