@@ -16,7 +16,7 @@ from markupsafe import escape
 from checks.fuzz.inputs import WORDS, mutated
 from checks.fuzz.targets.documents import small_audit
 from checks.fuzz.targets.target import Target
-from evenhand.audit.ci_output import github_lines, junit
+from evenhand.audit.audit_files import github_lines, junit
 from evenhand.audit.gates import Judged, check_gates, judge, parse_gate
 from evenhand.audit.result import Finding
 from evenhand.cli import show
@@ -27,8 +27,8 @@ from evenhand.data.popularity import HotRule
 from evenhand.data.reading.columns import Column
 from evenhand.data.reading.read import read_columns
 from evenhand.data.write import write_table
-from evenhand.experiments.entrants import entrant
 from evenhand.experiments.goals import parse_goals
+from evenhand.methods import parse
 from evenhand.models.card import model_card
 from evenhand.report.html_text import isolated, safe
 from evenhand.utils.errors import InputError
@@ -49,7 +49,7 @@ def _options(data: bytes, folder: Path) -> None:
     """Methods with parameters, list lengths, hot rules, what a search is after, named lists."""
     text = _text(data)
     problem = None
-    readers = (entrant, list_lengths, HotRule.parse, parse_goals, trials_at_once, lambda one: _named([one]))
+    readers = (parse, list_lengths, HotRule.parse, parse_goals, trials_at_once, lambda one: _named([one]))
     for reader in readers:
         try:
             reader(text)

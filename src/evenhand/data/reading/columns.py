@@ -24,6 +24,10 @@ _SHOWN, _COMPARED = 20, 1000
 """Names of columns that a message lists, and those among which a near one is looked for."""
 
 
+class NoRowsError(InputError):
+    """A source that is a table, but holds no row."""
+
+
 @dataclass(frozen=True)
 class Column:
     """One column to read: what it is for, what it holds, and what the source calls it."""
@@ -33,6 +37,8 @@ class Column:
     kind: Literal["id", "number", "time", "text"]
     name: str | None = None
     """Its name in the source, where it must exist; None: optional, a column called `role` is taken."""
+    option: str | None = None
+    """How a person names the column, for messages; None: `role= or --role`."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,7 @@ class Loaded:
     """row (from 0) → where a person finds it: 'line 17' or 'row 16'."""
     is_text: bool = False
     header: bool = True
+    notes: tuple[str, ...] = ()
 
     def called(self, role: str) -> str:
         return f"column '{self.names[role]}' of {self.label}"
@@ -71,7 +78,7 @@ def gather(
                 codes[role].add(batch.column(place))
             else:
                 others[role].append(batch.column(place))
-    # Without a batch there are no rows, which is told before anyone asks for a type.
+    # Without a batch there are no rows, which is reported before anyone asks for a type.
     table = pa.table({role: pa.chunked_array(parts or [pa.array([])]) for role, parts in others.items()})
     return codes, table
 
@@ -79,7 +86,7 @@ def gather(
 def source_label(source: Any) -> str:
     """How messages call a source: a file by its path in quotes, anything else by its type."""
     if isinstance(source, str | os.PathLike):
-        return f"'{os.fspath(source)}'"
+        return "standard input" if str(source) == "-" else f"'{os.fspath(source)}'"
     return f"the {type(source).__name__}"
 
 
@@ -94,22 +101,22 @@ def pick(columns: Sequence[Column], names: Sequence[str], label: str) -> dict[st
         if found:
             chosen[column.role] = found[0]
         elif column.name is not None:
-            raise _no_column(column.role, name, names, label)
+            raise _no_column(column.option or f"{column.role}= or --{column.role}", name, names, label)
     return chosen
 
 
-def _no_column(role: str, name: str, names: Sequence[str], label: str) -> InputError:
+def _no_column(option: str, name: str, names: Sequence[str], label: str) -> InputError:
     listed = ", ".join(quoted(there) for there in names[:_SHOWN])
     listed += f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
     names = [there for there in names[:_COMPARED] if len(there) < 100]
     lowered = {there.lower(): there for there in names}
     near = get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
     if near:
-        hint = f"did you mean '{quoted(lowered[near[0]])}'? Name it with {role}= or --{role}"
+        hint = f"did you mean '{quoted(lowered[near[0]])}'? Name it with {option}"
     elif any(there.strip().isdigit() for there in names):
         hint = "if the file starts without column names, say header=False (--no-header)"
     else:
-        hint = f"name the right one with {role}= or --{role}"
+        hint = f"name the right one with {option}"
     return InputError(f"{label} has no column '{name}' (it has {listed}); {hint}.")
 
 

@@ -6,7 +6,7 @@ longest pass compiled. A replica gives the same bits on any number of threads an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numba
 import numpy as np
@@ -23,9 +23,6 @@ from evenhand.utils import keyed
 
 if TYPE_CHECKING:
     from evenhand.training.trainer import Trainer
-
-
-_moved: Any = move_rows
 
 
 class RowsEngine(Engine):
@@ -62,7 +59,7 @@ class RowsEngine(Engine):
                     mine = [type(table)(*(part[r : r + 1] for part in table)) for table in tables]
                     moves = Moves(lr[r : r + 1], decay[r : r + 1], l2[r : r + 1], *CORRECTIONS)
                     of = [index.numpy() for index in (users[r], positives[r], negatives[r, 0])]
-                    _moved(threads, *of, *rows, *mine, moves, self._used, done)
+                    move_rows(threads, *of, *rows, *mine, moves, self._used, done)
                     tally[0, r] += value
                 tally[1:] += trainer.shares_of(users, negatives)
         adam.count(last - first)
