@@ -13,10 +13,11 @@ from evenhand.baselines.als import ALS
 from evenhand.baselines.base import Baseline, Fitted
 from evenhand.baselines.blend import Blend
 from evenhand.baselines.ease import EASE
+from evenhand.baselines.gfcf import GFCF
 from evenhand.baselines.itemknn import ItemKNN
 from evenhand.baselines.popular import Popular
 
-__all__ = ["ALS", "BASELINES", "EASE", "Baseline", "BaselineKind", "Blend", "Fitted", "ItemKNN", "Popular"]
+__all__ = ["ALS", "BASELINES", "EASE", "GFCF", "Baseline", "BaselineKind", "Blend", "Fitted", "ItemKNN", "Popular"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ BASELINES: Mapping[str, BaselineKind] = {
     for kind in (
         BaselineKind("popular", Popular, "the items most users touched, for everyone", "–"),
         BaselineKind("itemknn", ItemKNN, "items like those the user touched", "Sarwar et al. 2001"),
+        BaselineKind("gfcf", GFCF, "two steps along the graph, and its smoothest directions", "Shen et al. 2021"),
         BaselineKind("ease", EASE, "a linear item-to-item model in closed form", "Steck 2019"),
         BaselineKind("als", ALS, "matrix factorisation over all cells", "Hu et al. 2008"),
         BaselineKind("blend", Blend, "ease, als and auc-ns, each user's scores added up", "evenhand"),
