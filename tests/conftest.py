@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from evenhand.utils import progress
+
 # Test data are small, so a second thread would only wait; and on a busy machine waiting threads are slow.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Lines of progress come after some seconds, so whether a test sees one would depend on how busy the machine is.
+progress.LINE_EVERY = progress.SILENT_FOR = 1e9
 
 
 @pytest.fixture(scope="session")

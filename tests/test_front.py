@@ -442,7 +442,7 @@ def test_bad_input_is_one_line_and_leaves_no_folder(
 def test_a_page_that_cannot_be_made_costs_the_page_alone(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_page, "front_chart", lambda result: 1 / 0)
+    monkeypatch.setattr(search_page, "front_figure", lambda result: 1 / 0)
     ended = evenhand("tune", log, "--method", "ease", "--trials", 2, "--metric", BOTH, "--out", tmp_path / "s")
     assert (ended.code, ended.err) == (
         0,

@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 import pyarrow as pa
+from markupsafe import escape
 
 from checks.fuzz.inputs import WORDS, mutated
 from checks.fuzz.targets.documents import small_audit
@@ -29,7 +30,7 @@ from evenhand.data.write import write_table
 from evenhand.experiments.entrants import entrant
 from evenhand.experiments.goals import parse_goals
 from evenhand.models.card import model_card
-from evenhand.report.html_text import escape, isolated
+from evenhand.report.html_text import isolated, safe
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import visible
 
@@ -97,10 +98,11 @@ class _Tags(HTMLParser):
 def _html(data: bytes, folder: Path) -> None:
     seen = _Tags()
     text = _text(data)
-    seen.feed(f'<p title="{escape(text)}">{escape(text)}{isolated(text)}</p>')
+    shown = escape(safe(text))  # as the templates do with every value
+    seen.feed(f'<p title="{shown}">{shown}{isolated(text)}</p>')
     seen.close()
     assert seen.found == ["p", "bdi"], seen.found
-    (folder / "page.html").write_text(escape(text), encoding="utf-8")
+    (folder / "page.html").write_text(shown, encoding="utf-8")
 
 
 def _outlets(data: bytes, folder: Path) -> None:

@@ -8,9 +8,25 @@ from typing import NoReturn, cast
 
 def main() -> NoReturn:
     """Run `evenhand`; a person's mistake ends with one line and exit code 2, a failed run with 1."""
+    from evenhand.utils import stopping
+
+    try:
+        stopping.end_on_sigterm()
+        _ready_output()
+        code = _run()
+    except KeyboardInterrupt:
+        code = 130
+    if code == 130:  # Typer, too, answers so where it was interrupted
+        _leave("stopped.", stopping.exit_code())
+    sys.exit(code)
+
+
+def _run() -> int:
+    """Parse, call, and turn what goes wrong into a sentence; the exit code."""
     import typer
 
     from evenhand.cli.app import app
+    from evenhand.utils import stopping
     from evenhand.utils.errors import InputError, RunError, StoppedError
 
     # The base of all that Typer finds wrong with a command line has no public name in every version of it.
@@ -18,17 +34,18 @@ def main() -> NoReturn:
     try:
         code = app(prog_name="evenhand", standalone_mode=False) or 0
         sys.stdout.flush()
+        return int(code)
     except StoppedError as problem:
-        _leave(str(problem), 130)
+        _leave(str(problem), stopping.exit_code())
     except (InputError, RunError) as problem:
         _leave(str(problem), 2 if isinstance(problem, InputError) else 1)
-    except (KeyboardInterrupt, typer.Abort):
-        code = 130
+    except typer.Abort:
+        return 130
     except usage_problem as problem:
         _leave(_usage(problem), 2)
     except BrokenPipeError:  # the reader has what it wanted
         _drop_output()
-        code = 0
+        return 0
     except (MemoryError, RuntimeError) as problem:
         from evenhand.utils.memory import is_shortage
 
@@ -38,9 +55,19 @@ def main() -> NoReturn:
     except OSError as problem:
         _drop_output()
         _leave(f"{problem.filename or 'the output cannot be written'}: {problem.strerror or problem}.", 2)
-    if code == 130:
-        _leave("stopped.", code)
-    sys.exit(code)
+
+
+def _ready_output() -> None:
+    """Print anywhere: what an encoding lacks is spelled out, and where a stream was closed nothing is shown."""
+    while (spare := os.open(os.devnull, os.O_RDWR)) <= 2:  # or the next file that is opened would be printed to
+        pass
+    os.close(spare)
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _drop_output() -> None:

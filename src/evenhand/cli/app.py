@@ -19,6 +19,7 @@ from evenhand.cli import (
     tune_command,
     update_command,
 )
+from evenhand.cli.flatten import quietable
 
 app = typer.Typer(
     name="evenhand",
@@ -41,6 +42,11 @@ app.command("audit")(audit_command.command)
 app.command("methods")(methods_command.command)
 app.add_typer(data_command.app, name="data")
 app.add_typer(reproduce_command.app, name="reproduce")
+
+for commands in (app, data_command.app, reproduce_command.app):
+    for one in commands.registered_commands:
+        assert one.callback is not None
+        one.callback = quietable(one.callback)
 
 
 @app.callback(invoke_without_command=True)

@@ -91,13 +91,13 @@ def command(
     json: opt.Json = False,
 ) -> None:
     """Audit recommendation lists of any system: accuracy, popularity bias, exposure, with intervals."""
-    from evenhand.audit.audit_progress import audit_bar
     from evenhand.audit.baseline import against
     from evenhand.audit.document import read_audit, to_json
     from evenhand.audit.files import check_target
     from evenhand.audit.gates import check_gates, judge, parse_gate
     from evenhand.audit.run_audit import audit
     from evenhand.cli import inputs, show
+    from evenhand.utils.progress import stages
 
     ks = inputs.list_lengths(k)
     gates = [parse_gate(text) for text in checking.fail_if or ()]
@@ -108,7 +108,7 @@ def command(
         raise InputError(f"--out is for the report, so '{out}' must end in .html; --save writes JSON.")
     earlier = None if checking.baseline is None else read_audit(Path(checking.baseline))
     names = {"user": naming.rec_user, "item": naming.rec_item, "rank": naming.rank, "score": naming.score}
-    with audit_bar() as progress:
+    with stages() as progress:
         found = audit(
             _named(recs),
             train,
@@ -126,7 +126,15 @@ def command(
     if earlier is not None:
         found = against(found, earlier)
     judged = judge(gates, found)
-    _write(found, judged, out, checking)
+    files = {
+        "train": train,
+        "test": test,
+        **_named(recs),
+        "users": known.users_file,
+        "items": known.items_file,
+        "earlier audit": checking.baseline,
+    }
+    _write(found, judged, out, checking, files)
     if json:
         show.print_json(to_json(found))
     else:
@@ -151,7 +159,9 @@ def _named(recs: list[str]) -> dict[str, str]:
     return found
 
 
-def _write(found: Audit, judged: list[Judged], out: str | None, checking: Checking) -> None:
+def _write(
+    found: Audit, judged: list[Judged], out: str | None, checking: Checking, files: dict[str, str | None]
+) -> None:
     from evenhand.audit.files import save_audit, save_junit
 
     if checking.save is not None:
@@ -159,9 +169,9 @@ def _write(found: Audit, judged: list[Judged], out: str | None, checking: Checki
     if checking.junit is not None:
         save_junit(judged, checking.junit)
     if out is not None:
-        from evenhand.report import write_report
+        from evenhand.report import Origin, write_report
 
-        write_report(found, Path(out))
+        write_report(found, Path(out), origin=Origin.of(sys.argv[1:], files))
 
 
 def _print(found: Audit, written: list[str]) -> None:

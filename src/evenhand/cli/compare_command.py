@@ -9,7 +9,7 @@ import typer
 
 from evenhand.cli import options as opt
 from evenhand.cli.flatten import flattened
-from evenhand.utils.errors import InputError
+from evenhand.utils.errors import InputError, RunError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,9 +49,9 @@ def command(
     from evenhand.experiments.compare import compare
     from evenhand.experiments.output import run_folder, write_comparison
     from evenhand.paper.mse import with_mse
-    from evenhand.utils.progress import contender_bars
+    from evenhand.utils.progress import tasks
 
-    report: Path | None = None
+    report: Path | InputError | None = None
     if tune < 0:
         raise InputError(f"--tune takes a number of trials, not {tune}.")
     plan = make_plan(
@@ -71,7 +71,7 @@ def command(
         say(plan, training, hot, json)
     with (
         run_folder(plan.folder, force, resume) as checkpoints,
-        contender_bars(len(plan.contenders) * (2 if tune else 1)) as progress,
+        tasks(len(plan.contenders) * (2 if tune else 1)) as progress,
     ):
         result = compare(
             plan.source.split,
@@ -98,20 +98,26 @@ def command(
         show.print_json(result.to_json())
     else:
         seeds = f"{training.seeds} seed{'s' if training.seeds > 1 else ''}"
-        _print(result, f"{data}, {training.encoder}, {seeds}, protocol {plan.protocol}", plan.folder, report)
+        written = None if isinstance(report, InputError) else report
+        _print(result, f"{data}, {training.encoder}, {seeds}, protocol {plan.protocol}", plan.folder, written)
+    if isinstance(report, InputError):
+        raise RunError(f"the results are written, but no report: {report}")
 
 
 def _report(
     result: CompareResult, lists: dict[str, pa.Table], plan: Plan, data: str, data_dir: str | None
-) -> Path | None:
-    """Write the report. What goes wrong here is told and costs the report alone, never the run's results."""
-    from evenhand.report.comparison import write_comparison_report
+) -> Path | InputError | None:
+    """Write the report: where it is, or why the disk did not take it; a report never costs the run's results."""
+    from evenhand.report import Origin, write_comparison_report
     from evenhand.utils.text import one_line
 
     assert plan.folder is not None
     path = plan.folder / "report.html"
     try:
-        write_comparison_report(result, lists, plan.source.split, path, _titles(data, data_dir))
+        origin = Origin.of(sys.argv[1:], {"data": data, "test": plan.data["splitting"]["test"]})
+        write_comparison_report(result, lists, plan.source.split, path, _titles(data, data_dir), origin)
+    except InputError as problem:
+        return problem
     except Exception as problem:
         told = one_line(f"no report was written: {type(problem).__name__}: {problem}")
         print(f"note: {told}", file=sys.stderr)

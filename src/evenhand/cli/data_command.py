@@ -130,9 +130,9 @@ def fetch(
     """Download a dataset into the cache folder, where its terms allow that."""
     from evenhand.cli import show
     from evenhand.data.datasets.load import fetch_dataset
-    from evenhand.utils.progress import download_bar
+    from evenhand.utils.progress import download
 
-    with download_bar(name) as progress:
+    with download(name) as progress:
         folder = fetch_dataset(name, progress=progress)
     if json:
         show.print_json({"name": name, "folder": str(folder)})

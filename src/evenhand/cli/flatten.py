@@ -10,7 +10,9 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
+
+import typer
 
 
 def flattened(command: Callable[..., None]) -> Callable[..., None]:
@@ -30,6 +32,24 @@ def flattened(command: Callable[..., None]) -> Callable[..., None]:
             given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
         command(**given)
 
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
+
+
+def quietable(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option --quiet."""
+    inner = flattened(command)
+    hint = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
+
+    @functools.wraps(inner)
+    def call(*, quiet: bool, **given: Any) -> None:
+        from evenhand.utils import progress
+
+        progress.quiet(quiet)
+        inner(**given)
+
+    parameters = [*inspect.signature(inner).parameters.values(), _parameter("quiet", hint, False)]
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return call

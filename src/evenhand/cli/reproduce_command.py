@@ -159,14 +159,14 @@ def _run(table: str, request: Request, asked: Sequence[str], out: str, running: 
     from evenhand.paper.reproduce.source import load_part
     from evenhand.paper.reproduce.table import grids, markdown
     from evenhand.utils.atomic import write_whole
-    from evenhand.utils.progress import contender_bars
+    from evenhand.utils.progress import tasks
     from evenhand.utils.text import one_line, visible
 
     folder = Path(out)
     total = len(recipes_for(request, asked))
     check_writable(folder)
     split = load_part(request.dataset, running.data_dir, request.protocol)
-    with contender_bars(total) as bars:
+    with tasks(total) as bars:
         outcome = reproduce(
             request,
             split,

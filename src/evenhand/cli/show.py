@@ -83,7 +83,8 @@ def print_csv(table: pa.Table) -> None:
 
 def print_json(document: Any) -> None:
     with reader_may_leave():
-        print(json_text(document))
+        encoding = (sys.stdout.encoding or "").lower()
+        print(json_text(document, ascii_only=not encoding.startswith("utf")))
 
 
 def print_rows(out: Console, rows: Sequence[Row], title: str) -> list[str]:

@@ -91,7 +91,7 @@ def command(
     from evenhand.experiments.output import write_search
     from evenhand.experiments.setup import Setup
     from evenhand.experiments.tune import tune
-    from evenhand.utils.progress import epoch_bar
+    from evenhand.utils.progress import task
 
     chosen = check_pick(pick, len(parse_goals(metric)))
     check_model(model, out, refit, force)
@@ -112,7 +112,7 @@ def command(
     fixed = fixed_values(setup, fix or [], training, sampling)
     with (
         search_folder(out, force, local=storage is None) as journal,
-        epoch_bar(f"{one.label}, trials") as on_trial,
+        task(f"{one.label}, trials") as on_trial,
     ):
         result = tune(
             plan.source.split,
@@ -152,12 +152,13 @@ def _report(result: TuneResult, folder: Path, plan: Plan) -> Path | None:
     import sys
 
     from evenhand.cli.searching import REPORT
-    from evenhand.report.search_page import write_search_page
+    from evenhand.report import Origin, write_search_page
     from evenhand.utils.text import one_line
 
     path = folder / REPORT
     try:
-        write_search_page(result, path, data=plan.data["source"], protocol=plan.protocol)
+        origin = Origin.of(sys.argv[1:], {"data": plan.data["source"], "test": plan.data["splitting"]["test"]})
+        write_search_page(result, path, data=plan.data["source"], protocol=plan.protocol, origin=origin)
     except Exception as problem:
         told = one_line(f"no report was written: {type(problem).__name__}: {problem}")
         print(f"note: {told}", file=sys.stderr)

@@ -59,7 +59,7 @@ def _updated(old: Model, new: Interactions, epochs: int | None, device: str) -> 
     from evenhand.models.factors import FactorModel
     from evenhand.training.update import updated
     from evenhand.utils.errors import InputError
-    from evenhand.utils.progress import epoch_bar
+    from evenhand.utils.progress import task
 
     if is_baseline_model(old):
         if epochs is not None:
@@ -67,6 +67,6 @@ def _updated(old: Model, new: Interactions, epochs: int | None, device: str) -> 
         return update_baseline(old, new, device=device)
     if not isinstance(old, FactorModel):
         raise InputError("the model does not say how it was made, so it cannot be updated.")
-    with epoch_bar("update") as on_epoch:
+    with task("update") as on_epoch:
         fitted = updated(old, new, epochs=epochs, device=device, on_epoch=on_epoch)
     return fitted.model, fitted.notes

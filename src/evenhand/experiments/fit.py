@@ -13,7 +13,7 @@ from evenhand.models.base import Model
 from evenhand.samplers.base import Sampler
 from evenhand.training.run import train
 from evenhand.training.settings import ProtocolName, Settings
-from evenhand.utils.progress import epoch_bar
+from evenhand.utils.progress import task
 
 
 def fit(
@@ -36,7 +36,7 @@ def fit(
     if isinstance(method, str) and method.partition(":")[0] in BASELINES:
         return fit_baseline_model(split, method, seeds, protocol=protocol, device=device, hot=hot)[0]
     one = trained_method(method if isinstance(method, (str, Sampler)) else method[0])
-    with epoch_bar("training", show=progress) as on_epoch:
+    with task("training", show=progress) as on_epoch:
         return train(
             split,
             encoder_named(encoder),

@@ -13,7 +13,7 @@ from evenhand.experiments.setup import Setup
 from evenhand.models.base import Model
 from evenhand.training.run import refitted, train
 from evenhand.training.settings import ProtocolName
-from evenhand.utils.progress import epoch_bar
+from evenhand.utils.progress import task
 
 
 def ready_model(
@@ -38,12 +38,12 @@ def ready_model(
     """
     one = setup.entrant
     if isinstance(one, Challenger):
-        with epoch_bar(one.label, show=progress) as on_step:
+        with task(one.label, show=progress) as on_step:
             baseline, found = fit_baseline_model(
                 split, one.label, seeds, protocol=protocol, device=device, hot=hot, ks=ks, on_step=on_step
             )
         return (refit_baseline(baseline, split, device=device) if refit else baseline), found
-    with epoch_bar(one.label, show=progress) as on_epoch:
+    with task(one.label, show=progress) as on_epoch:
         fitted = train(
             split,
             setup.encoder,
@@ -62,7 +62,7 @@ def ready_model(
         )
     if not refit:
         return fitted.model, fitted
-    with epoch_bar(f"{one.label}, on all data", show=progress) as on_epoch:
+    with task(f"{one.label}, on all data", show=progress) as on_epoch:
         final = refitted(
             fitted,
             split,

@@ -1,21 +1,12 @@
-"""The report of an audit: one HTML file that needs nothing else.
+"""Pages of an audit, a comparison, a search: each one HTML file that needs nothing else.
 
 Charts are drawn when the file is written, as SVG that takes its colours from the page's style. So the page
 needs no charting script: it is small, opens from disk under a strict content policy, follows light and
-dark, prints, and a short script of its own adds sorting and tips.
+dark, prints, and a short script of its own adds sorting and tips. `render` makes further pages.
 """
 
-from __future__ import annotations
+from evenhand.report.audit_page import write_comparison_report, write_report
+from evenhand.report.render import Origin, render
+from evenhand.report.search_page import write_search_page
 
-from pathlib import Path
-
-from evenhand.audit.result import Audit
-from evenhand.audit.story import TrainingStory
-
-
-def write_report(audit: Audit, path: Path, *, training: TrainingStory | None = None) -> None:
-    """Write the report to a file, whole or not at all."""
-    from evenhand.audit.files import write_text
-    from evenhand.report.page import page
-
-    write_text(path, page(audit, training))
+__all__ = ["Origin", "render", "write_comparison_report", "write_report", "write_search_page"]

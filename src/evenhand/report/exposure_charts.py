@@ -1,16 +1,26 @@
-"""Charts of exposure: which items get the slots, against which are wanted."""
+"""Charts of exposure: which items get the slots, how few share them, and which of them are errors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import altair as alt
+from markupsafe import Markup
 
-from evenhand.audit.result import Audit, Exposure
-from evenhand.report import draw
-from evenhand.report.figure import Figure, line_style, point_style
+from evenhand.audit.result import Audit, Confusion, Exposure
+from evenhand.report import charts
+from evenhand.report.charts import Figure, Rows
 from evenhand.report.html_text import brief, clean, listing, percent
+
+WIDE_ENOUGH = 0.09
+"""A part of a bar with less than this share has no room for its number."""
+PARTS = {
+    charts.HOT: "hot, wanted and shown",
+    charts.HOT_ERROR: "hot, error",
+    charts.COLD_ERROR: "cold, error",
+    charts.COLD: "cold, wanted and shown",
+}
+"""The parts of a bar of the confusion, by colour."""
 
 
 def exposure_figure(audit: Audit) -> Figure | None:
@@ -20,31 +30,32 @@ def exposure_figure(audit: Audit) -> Figure | None:
         return None
     source = "test" if audit.demand.get("test") else "train"
     wanted = audit.demand.get(source) or ()
-    bars = [_demand_bars(wanted, source)] if wanted else []
-    lines = [
-        layer
-        for n, e in enumerate(shown)
-        for layer in _marked_line(e, audit.systems.index(e.name), _beneath(n, len(shown)))
-    ]
-    told = "; ".join(f"{clean(e.name)} gives it {percent(e.share[0])} of its slots" for e in shown)
+    layers = [_demand_bars(wanted, source)] if wanted else []
+    for n, e in enumerate(shown):
+        tips = [f"{clean(e.name)}: {percent(s)} of its slots go to the {_tenth(n)}" for n, s in enumerate(e.share, 1)]
+        rows = [{"tenth": n, "share": s, "tip": tip} for n, (s, tip) in enumerate(zip(e.share, tips, strict=True), 1)]
+        layers += _line_with_marks(rows, rows, audit.systems.index(e.name), charts.beneath(n, len(shown)))
+    tenths = alt.Axis(title="Tenths of the items, the most popular first", labelAngle=0, ticks=False, labelPadding=9)
+    chart = alt.layer(*layers).encode(
+        x=alt.X("tenth:O", axis=tenths), y=charts.axis(alt.Y, "share", "Share", share=True, domain=False)
+    )
+    spoken = "; ".join(f"{clean(e.name)} gives it {percent(e.share[0])} of its slots" for e in shown)
     demand = f" draws {percent(wanted[0])} of the demand;" if wanted else ":"
     columns = [wanted, *(e.share for e in shown)] if wanted else [e.share for e in shown]
+    title = _exposure_title(shown, wanted)
+    bars = ((charts.patch(charts.DEMAND), f"demand: interactions in {source}"),) if wanted else ()
     return Figure(
         "exposure",
-        _exposure_title(shown, wanted),
+        title,
         "Each point is the share of the slots that a tenth of the items gets; "
         "lists that follow demand would run along the tops of the bars.",
-        (
-            draw.svg(
-                alt.layer(*bars, *lines),
-                250,
-                f"Shares by tenths of the items. The most popular tenth{demand} {told}.",
-            ),
+        (charts.svg(chart, 250, f"Shares by tenths of the items. The most popular tenth{demand} {spoken}."),),
+        bars + charts.legend((e.name for e in shown), audit.systems),
+        charts.numbers(
+            title,
+            ("tenth of the items", *(("demand",) if wanted else ()), *(e.name for e in shown)),
+            ((str(n), *map(percent, shares)) for n, shares in enumerate(zip(*columns, strict=False), 1)),
         ),
-        tuple(e.name for e in shown),
-        ("tenth of the items", *(("demand",) if wanted else ()), *(e.name for e in shown)),
-        tuple((str(n + 1), *map(percent, shares)) for n, shares in enumerate(zip(*columns, strict=False))),
-        ((draw.DEMAND, f"demand: interactions in {source}"),) if wanted else (),
     )
 
 
@@ -59,36 +70,19 @@ def _exposure_title(shown: Sequence[Exposure], wanted: Sequence[float]) -> str:
 
 def _demand_bars(wanted: Sequence[float], source: str) -> alt.Chart:
     rows = [
-        {"tenth": n, "share": s, "tip": f"{_ordinal(n)} tenth: {percent(s)} of the {source} interactions"}
+        {"tenth": n, "share": s, "tip": f"{_tenth(n)}: {percent(s)} of the {source} interactions"}
         for n, s in enumerate(wanted, 1)
     ]
-    return _by_tenth(rows).mark_bar(color=draw.DEMAND, stroke=draw.DEMAND_EDGE).encode(description="tip:N")
+    bars = charts.chart(rows).mark_bar(color=charts.DEMAND, stroke=charts.DEMAND_EDGE)
+    return bars.encode(description="tip:N")
 
 
-def _marked_line(exposure: Exposure, place: int, beneath: int) -> list[alt.Chart]:
-    name = clean(exposure.name)
-    rows = [
-        {"tenth": n, "share": s, "tip": f"{name}: {percent(s)} of its slots go to the {_ordinal(n)} tenth"}
-        for n, s in enumerate(exposure.share, 1)
-    ]
-    base = _by_tenth(rows)
-    marks = base.mark_point(**point_style(place, 48 + 70 * beneath)).encode(description="tip:N")
-    return [base.mark_line(**line_style(place, beneath)), marks]
+def _line_with_marks(rows: Rows, marks: Rows, place: int, beneath: int) -> list[alt.Chart]:
+    return [charts.line(rows, place, beneath), charts.points(marks, place, 48 + 70 * beneath)]
 
 
-def _beneath(n: int, of: int) -> int:
-    """How many lines are drawn over the n-th; among many, wider ones would only hide the others."""
-    return of - 1 - n if of <= 3 else 0
-
-
-def _by_tenth(rows: list[dict[str, Any]]) -> alt.Chart:
-    across = alt.Axis(title="Tenths of the items, the most popular first", labelAngle=0, ticks=False, labelPadding=9)
-    upwards = alt.Axis(labelExpr=draw.PERCENT, tickCount=5, domain=False, ticks=False, title="Share")
-    return alt.Chart(draw.values(rows)).encode(x=alt.X("tenth:O", axis=across), y=alt.Y("share:Q", axis=upwards))
-
-
-def _ordinal(n: int) -> str:
-    return f"{n}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(n, 'th') }"
+def _tenth(n: int) -> str:
+    return f"{n}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(n, 'th') } tenth"
 
 
 def lorenz_figure(audit: Audit) -> Figure | None:
@@ -96,46 +90,44 @@ def lorenz_figure(audit: Audit) -> Figure | None:
     curves = [e for e in audit.exposure if len(e.lorenz) > 1]
     if not curves:
         return None
-    even = alt.Chart(draw.values([{"items": 0, "slots": 0}, {"items": 1, "slots": 1}]))
-    layers = [even.mark_line(color=draw.MUTED, strokeWidth=1, strokeDash=[3, 3], aria=False)]
+    even = charts.chart([{"items": 0, "slots": 0}, {"items": 1, "slots": 1}])
+    layers = [even.mark_line(color=charts.MUTED, strokeWidth=1, strokeDash=[3, 3], aria=False)]
     for n, curve in enumerate(curves):
-        place, beneath = audit.systems.index(curve.name), _beneath(n, len(curves))
-        points = alt.Chart(draw.values([{"items": x, "slots": y} for x, y in curve.lorenz]))
-        marks = alt.Chart(draw.values(_lorenz_marks(curve)))
-        layers += [
-            points.mark_line(**line_style(place, beneath)),
-            marks.mark_point(**point_style(place, 48 + 70 * beneath)).encode(description="tip:N"),
-        ]
-    axis = alt.Axis(labelExpr=draw.PERCENT, tickCount=5, ticks=False)
+        rows = [{"items": x, "slots": y} for x, y in curve.lorenz]
+        place, beneath = audit.systems.index(curve.name), charts.beneath(n, len(curves))
+        layers += _line_with_marks(rows, _lorenz_marks(curve), place, beneath)
     whole = alt.Scale(domain=[0, 1])
     chart = alt.layer(*layers).encode(
-        x=alt.X("items:Q", title="Share of the items, the least shown first", axis=axis, scale=whole),
-        y=alt.Y("slots:Q", title="Share of the slots", axis=axis, scale=whole),
+        x=charts.axis(alt.X, "items", "Share of the items, the least shown first", share=True, scale=whole),
+        y=charts.axis(alt.Y, "slots", "Share of the slots", share=True, scale=whole),
     )
     halves = [(brief(c.name), items_that_fill(c, 0.5)) for c in curves]
-    told = "; ".join(f"{name}: half of the slots go to {percent(share)} of the items" for name, share in halves)
+    spoken = "; ".join(f"{name}: half of the slots go to {percent(share)} of the items" for name, share in halves)
+    ends = halves if len(halves) <= 2 else [min(halves, key=lambda h: h[1]), max(halves, key=lambda h: h[1])]
+    found = [f"{percent(share)}{'' if n else ' of the items'} under {name}" for n, (name, share) in enumerate(ends)]
+    title = f"Half of the slots go to {listing(found)}"
     return Figure(
         "lorenz",
-        _lorenz_title(halves),
+        title,
         "The further a curve sags below the dashed line of equal exposure, the fewer items share the slots.",
-        (draw.svg(chart, 280, f"Lorenz curves of exposure. {told}."),),
-        tuple(c.name for c in curves),
-        ("system", "items that fill half of the slots", "items that fill nine tenths of them"),
-        tuple((c.name, *(percent(items_that_fill(c, s)) for s in (0.5, 0.9))) for c in curves),
+        (charts.svg(chart, 280, f"Lorenz curves of exposure. {spoken}."),),
+        charts.legend((c.name for c in curves), audit.systems),
+        charts.numbers(
+            title,
+            ("system", "items that fill half of the slots", "items that fill nine tenths of them"),
+            ((c.name, *(percent(items_that_fill(c, s)) for s in (0.5, 0.9))) for c in curves),
+        ),
     )
 
 
-def _lorenz_marks(curve: Exposure) -> list[dict[str, Any]]:
+def _lorenz_marks(curve: Exposure) -> Rows:
     """Where half and nine tenths of the slots are spent: marks that carry tips and tell the curves apart."""
-    name = clean(curve.name)
-    return [
-        {
-            "items": 1 - items,
-            "slots": 1 - slots,
-            "tip": f"{name}: {percent(items)} of the items fill {percent(slots)} of the slots",
-        }
-        for slots, items in ((slots, items_that_fill(curve, slots)) for slots in (0.5, 0.9))
-    ]
+    rows = []
+    for slots in (0.5, 0.9):
+        items = items_that_fill(curve, slots)
+        tip = f"{clean(curve.name)}: {percent(items)} of the items fill {percent(slots)} of the slots"
+        rows.append({"items": 1 - items, "slots": 1 - slots, "tip": tip})
+    return rows
 
 
 def items_that_fill(curve: Exposure, slots: float) -> float:
@@ -147,12 +139,97 @@ def items_that_fill(curve: Exposure, slots: float) -> float:
     return 0.0
 
 
-def _lorenz_title(halves: Sequence[tuple[str, float]]) -> str:
-    if len(halves) > 2:
-        halves = [min(halves, key=lambda h: h[1]), max(halves, key=lambda h: h[1])]
-    first, *rest = halves
-    told = [
-        f"{percent(first[1])} of the items under {first[0]}",
-        *(f"{percent(s)} under {n}" for n, s in rest),
-    ]
-    return f"Half of the slots go to {listing(told)}"
+def confusion_figure(audit: Audit) -> Figure | None:
+    """Two sets of bars: errors among the slots, and among what was wanted, hot and cold."""
+    found = [c for c in audit.confusion if c.k == audit.k and any(_shown(c)) and any(_wanted(c))]
+    if not found:
+        return None
+    title = _confusion_title(found)
+    return Figure(
+        "confusion",
+        title,
+        "Hatched parts are errors: above, items that were shown and not wanted; "
+        "below, items that were wanted and not shown.",
+        (
+            _bars([(clean(c.name), _shown(c)) for c in found], "Share of the recommended slots", "slots"),
+            _bars([(clean(c.name), _wanted(c)) for c in found], "Share of the wanted items", "wanted items"),
+        ),
+        tuple((charts.patch(colour), words) for colour, words in PARTS.items()),
+        charts.numbers(
+            title,
+            (
+                "system",
+                "shown and wanted, hot",
+                "shown, not wanted, hot",
+                "shown, not wanted, cold",
+                "shown and wanted, cold",
+                "wanted, not shown, hot",
+                "wanted, not shown, cold",
+            ),
+            ((c.name, *(f"{n:,}" for n in (*_shown(c), c.missed_hot, c.missed_cold))) for c in found),
+        ),
+    )
+
+
+def _shown(c: Confusion) -> list[int]:
+    return [c.hits_hot, c.wrong_hot, c.wrong_cold, c.hits_cold]
+
+
+def _wanted(c: Confusion) -> list[int]:
+    return [c.hits_hot, c.missed_hot, c.missed_cold, c.hits_cold]
+
+
+def _confusion_title(found: Sequence[Confusion]) -> str:
+    shares = [(brief(c.name), c.wrong_hot / sum(_shown(c))) for c in found]
+    least, most = min(shares, key=lambda s: s[1]), max(shares, key=lambda s: s[1])
+    fills = f"{percent(least[1])} of the slots of {least[0]}, {percent(most[1])} of those of {most[0]}"
+    if len(shares) <= 2:
+        fills = listing([f"{percent(share)} of {name}’s slots" for name, share in shares])
+    return f"Hot items that were not wanted fill {fills}"
+
+
+def _bars(systems: Sequence[tuple[str, Sequence[int]]], title: str, of: str) -> Markup:
+    """A stacked bar a system with its name above it, so that long names and small screens get along."""
+    pitch = 46 if len(systems) <= 4 else 38
+    rows = [row for place, (name, parts) in enumerate(systems) for row in _parts(place, name, parts, of)]
+    place = alt.Y("place:O", axis=None)
+    bars = charts.chart(rows).mark_bar(stroke=charts.PAPER, strokeWidth=1.5)
+    bars = bars.encode(
+        y=alt.Y("place:O", axis=None, scale=alt.Scale(paddingInner=0.52, paddingOuter=0.26)),
+        x=charts.axis(alt.X, "from", title, share=True, grid=False, domain=False, scale=alt.Scale(domain=[0, 1])),
+        x2="to:Q",
+        fill=alt.Fill("part:O", legend=None, scale=alt.Scale(domain=[0, 1, 2, 3], range=list(PARTS))),
+        description="tip:N",
+    )
+    behind = charts.chart([row for row in rows if row["text"]]).encode(x=alt.X("middle:Q"), y=place)
+    box = behind.mark_rect(width=34, height=15, color=charts.PAPER, cornerRadius=3, aria=False)
+    numbers = behind.mark_text(aria=False).encode(text="text:N")
+    names = charts.chart([row for row in rows if row["part"] == 0])
+    named = names.mark_text(align="left", dy=-(0.24 * pitch + 10), limit=charts.WIDTH - 20, aria=False)
+    named = named.encode(x=alt.value(0), y=place, text="name:N")
+    spoken = "; ".join(
+        f"{name}: " + ", ".join(f"{percent(n / sum(ns))} {what}" for n, what in zip(ns, PARTS.values(), strict=True))
+        for name, ns in systems
+    )
+    return charts.svg(alt.layer(bars, box, numbers, named), 48 + pitch * len(systems), f"{title}. {spoken}.")
+
+
+def _parts(place: int, name: str, parts: Sequence[int], of: str) -> Rows:
+    total, begin = sum(parts), 0.0
+    rows = []
+    for part, (n, what) in enumerate(zip(parts, PARTS.values(), strict=True)):
+        share = n / total
+        rows.append(
+            {
+                "place": place,
+                "name": name,
+                "part": part,
+                "from": begin,
+                "to": begin + share,
+                "middle": begin + share / 2,
+                "text": percent(share) if share >= WIDE_ENOUGH else "",
+                "tip": f"{name}: {n:,} of {total:,} {of} ({percent(share)}): {what}",
+            }
+        )
+        begin += share
+    return rows

@@ -1,12 +1,13 @@
-"""Words and numbers for a page: nothing from the data reaches HTML except through `escape`."""
+"""Words and numbers of a page, and the two functions that make any text safe in HTML."""
 
 from __future__ import annotations
 
-import html
 import math
 import re
 import unicodedata
 from collections.abc import Sequence
+
+from markupsafe import Markup, escape
 
 from evenhand.audit.result import Estimate
 
@@ -14,39 +15,45 @@ LONGEST = 120
 """Longer names and titles are cut: a page has to stay readable and small."""
 NOTHING = "–"
 """Stands where a number is undefined."""
-
-
 _BLANKS = re.compile(r"[^\S\u00a0\u2009]+")
 """Runs of blanks, line ends included; not the spaces that keep a number and its sign together."""
+_DIRECTION = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Marks of writing direction, which could reorder the words around a name."""
 
 
 def clean(text: object, longest: int = LONGEST) -> str:
-    """Text that every browser and file can hold: control characters and half characters become a mark.
+    """Text that every browser and file can hold: controls, marks of direction and half characters become a sign.
 
-    >>> clean("a\\x00b"), clean("x" * 200, longest=5)
-    ('a�b', 'xxxx…')
+    >>> clean("a\\x00b"), clean("a\\u202eb"), clean("x" * 200, longest=5)
+    ('a�b', 'a�b', 'xxxx…')
     """
     whole = _BLANKS.sub(" ", str(text)).strip(" ")
     shown = "".join("\ufffd" if _unfit(c) else c for c in whole[: longest + 1])
     return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
 
 
+def _unfit(character: str) -> bool:
+    category = unicodedata.category(character)
+    return category in ("Cc", "Cs") or character in "\ufffe\uffff" or bool(_DIRECTION.match(character))
+
+
+def safe(value: object) -> object:
+    """What a template shows: ready HTML as it is, anything else as clean text, which Jinja then escapes."""
+    return value if isinstance(value, Markup) else clean(value, 2000)
+
+
+def isolated(text: object) -> Markup:
+    """A name, id or title as HTML; whatever its writing direction, the words around it keep their order.
+
+    >>> print(isolated('<b title="x">'))
+    <bdi>&lt;b title=&#34;x&#34;&gt;</bdi>
+    """
+    return text if isinstance(text, Markup) else Markup(f"<bdi>{escape(clean(text))}</bdi>")
+
+
 def brief(name: object) -> str:
     """A name that leaves room for the sentence around it."""
     return clean(name, 36)
-
-
-def _unfit(character: str) -> bool:
-    return unicodedata.category(character) in ("Cc", "Cs") or character in "\ufffe\uffff"
-
-
-def escape(text: object, longest: int = 2000) -> str:
-    """Text as HTML, safe between tags and inside quotes.
-
-    >>> escape('<b title="x">')
-    '&lt;b title=&quot;x&quot;&gt;'
-    """
-    return html.escape(clean(text, longest), quote=True)
 
 
 def tied(sentence: str) -> str:
@@ -56,11 +63,6 @@ def tied(sentence: str) -> str:
     ['42\\xa0%', '(p\\xa0<\\xa00.01)']
     """
     return re.sub(r" (?=[%<=] ?)|(?<=[<=]) ", "\u00a0", sentence)
-
-
-def isolated(text: object) -> str:
-    """A name, id or title as HTML; whatever its writing direction, it cannot reorder the words around it."""
-    return f"<bdi>{escape(text, LONGEST)}</bdi>"
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -89,19 +91,14 @@ def percent(share: float) -> str:
     return f"{100 * share:.{1 if 0 < abs(share) < 0.0995 else 0}f}\u00a0%"
 
 
+def between(low: float | None, high: float | None, digits: int = 3) -> str:
+    """An interval as `0.310 – 0.342`, with thin spaces; empty where there is none."""
+    return "" if low is None or high is None else f"{number(low, digits)}\u2009–\u2009{number(high, digits)}"
+
+
 def interval(estimate: Estimate, digits: int = 3) -> str:
-    """The 95 % interval as `0.310 – 0.342`, with thin spaces; empty where there is none."""
-    if estimate.low is None or estimate.high is None:
-        return ""
-    return f"{number(estimate.low, digits)}\u2009–\u2009{number(estimate.high, digits)}"
-
-
-def count(n: int, one: str, many: str | None = None) -> str:
-    """
-    >>> count(1, "user"), count(2400, "user")
-    ('1 user', '2,400 users')
-    """
-    return f"{n:,} {one if n == 1 else many or one + 's'}"
+    """The 95 % interval of an estimate; empty where there is none."""
+    return between(estimate.low, estimate.high, digits)
 
 
 def listing(words: Sequence[str]) -> str:

@@ -1,10 +1,10 @@
-"""Which metrics a page shows first and what it calls them; what they mean stands in the audit's catalogue."""
+"""Which metrics a page shows first and what it calls them; what they mean stands in the catalogue."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from evenhand.audit.catalogue import METRICS
+from evenhand.audit.catalogue import METRICS, Metric
 
 MAIN = (
     ("Accuracy", ("ndcg", "precision")),
@@ -14,23 +14,21 @@ MAIN = (
 """The metrics of the first screen."""
 
 
-def short(metric: str) -> str:
-    """The metric's title; one that is not known is called by its own name.
+def described(metric: str) -> Metric:
+    """The metric as the catalogue has it; one that it does not have is called by its own name.
 
-    >>> short("ohr"), short("house_metric")
+    >>> described("ohr").title, described("house_metric").title
     ('OHR', 'house metric')
     """
-    return METRICS[metric].title if metric in METRICS else metric.replace("_", " ")
+    return METRICS.get(metric) or Metric(metric, metric.replace("_", " "), "", None, "")
 
 
-def meaning(metric: str) -> str:
-    """What the metric says, in words; empty for one that is not known."""
-    return METRICS[metric].meaning if metric in METRICS else ""
-
-
-def higher_is_better(metric: str) -> bool | None:
-    """None where neither is better, or where nobody says."""
-    return METRICS[metric].higher_is_better if metric in METRICS else None
+def titled(metric: str, k: int | str) -> str:
+    """
+    >>> titled("ndcg", 10)
+    'NDCG@10'
+    """
+    return f"{described(metric).title}@{k}"
 
 
 def main_groups(metrics: Iterable[str]) -> list[tuple[str, list[str]]]:

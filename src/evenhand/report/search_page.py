@@ -3,45 +3,42 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import altair as alt
+
 from evenhand.audit.files import write_text
 from evenhand.experiments.front import PICKS
-from evenhand.experiments.goals import Goal
+from evenhand.experiments.goals import Goal, accurate_first
 from evenhand.experiments.search_result import TuneResult, picked_trial
 from evenhand.experiments.trial import Trial
-from evenhand.report.html_text import clean, escape, isolated, number
-from evenhand.report.labels import meaning
-from evenhand.report.search_chart import called, front_chart, interval, legend
-from evenhand.report.shell import details, document, section
-from evenhand.report.tables import scrolling
+from evenhand.report import charts
+from evenhand.report.charts import Figure, Rows
+from evenhand.report.html_text import between, clean, isolated, number
+from evenhand.report.labels import described, titled
+from evenhand.report.render import Cell, Column, Origin, Table, render, without_folder
+from evenhand.utils.text import count
+
+FRONT, PICKED, DEFAULTS = 0, 1, 4
+"""Places of the colours that they have."""
+_DIAMOND = '<path d="M13 0 19 6 13 12 7 6Z" fill="var(--s2)"/>'
+_SQUARE = '<path d="M8.5 1.5h9v9h-9Z" fill="none" stroke="var(--s5)" stroke-width="2"/>'
+_DOT = '<path d="M13 3a3 3 0 1 1-.01 0Z" fill="var(--muted)" opacity=".5"/>'
+_AROUND = 0.6
+"""How much of the picture, in ranges of what matters, may go to trials beyond it."""
 
 
-def write_search_page(result: TuneResult, path: Path, *, data: str, protocol: str) -> None:
+def write_search_page(
+    result: TuneResult, path: Path, *, data: str, protocol: str, origin: Origin | None = None
+) -> None:
     """Write the page to a file, whole or not at all; `data` says what was searched on."""
-    write_text(path, search_page(result, data=data, protocol=protocol))
+    write_text(path, search_page(result, data=data, protocol=protocol, origin=origin))
 
 
-def search_page(result: TuneResult, *, data: str, protocol: str) -> str:
+def search_page(result: TuneResult, *, data: str, protocol: str, origin: Origin | None = None) -> str:
     """The whole document."""
-    label = clean(result.setup.entrant.label, 60)
-    names = [called(goal) for goal in result.goals]
-    return document(
-        f"{label}: {' and '.join(names)}",
-        [
-            _header(result, Path(data).name, protocol),
-            _findings(result),
-            _chart(result),
-            _numbers(result),
-            _notes(result),
-            _words(result),
-        ],
-    )
-
-
-def _header(result: TuneResult, data: str, protocol: str) -> str:
     failed = sum(trial.problem is not None for trial in result.trials)
     facts = [
         ("trials", len(result.trials)),
@@ -49,131 +46,185 @@ def _header(result: TuneResult, data: str, protocol: str) -> str:
         *([("failed", failed)] if failed else []),
         ("seconds in all", round(sum(trial.seconds for trial in result.trials))),
     ]
-    cells = "".join(f"<div><dt>{words}</dt><dd>{value:,}</dd></div>" for words, value in facts)
-    names = " against ".join(called(goal) for goal in result.goals)
-    return (
-        f'<header><p class="eyebrow">Search on two metrics</p>'
-        f"<h1>{isolated(result.setup.entrant.label)}: {escape(names)}</h1>"
-        f'<p class="protocol">On {isolated(data)}, protocol <b>{escape(protocol)}</b>. All numbers are from '
-        "validation; the search did not look at the test part.</p>"
-        f'<dl class="facts">{cells}</dl></header>'
-    )
-
-
-def _findings(result: TuneResult) -> str:
-    items = "".join(f"<li><p>{escape(sentence)}</p></li>" for sentence in result.told(called))
-    return section("findings", "What was found", f'<ol class="findings">{items}</ol>')
-
-
-def _numbers(result: TuneResult) -> str:
-    """The front as a table, and behind it every trial."""
-    hint = (
-        '<p class="hint">Small figures are 95 % intervals over users. Trials are judged on the same users, '
-        "so a difference between two of them is usually surer than their intervals look. The best of many "
-        'trials owes something to luck. <span class="on-screen">Press a heading to sort.</span></p>'
-    )
+    train = [f"evenhand train DATA --method {shlex.quote(result.method)}"]
+    train += [f"{name} {shlex.quote(str(value))}" for name, value in result.flags.items()]
     shown = [*result.front, *(trial for trial in result.trials[:1] if trial not in result.front)]
-    every = details("Every trial", _table("Every trial", result, result.trials))
-    return section("numbers", "The front", hint + _table("The front and the defaults", result, shown) + every)
-
-
-def _table(name: str, result: TuneResult, trials: Sequence[Trial]) -> str:
-    heads = [_head("Trial"), *(_head(called(goal), goal) for goal in result.goals)]
-    heads += [*(_head(parameter) for parameter in result.space), _head("Seconds")]
-    rows = "".join(f"<tr>{_row(result, trial)}</tr>" for trial in trials)
-    return scrolling(
-        name,
-        f'<table class="sortable"><thead><tr>{"".join(heads)}</tr></thead><tbody>{rows}</tbody></table>',
+    return render(
+        "search.html",
+        label=result.setup.entrant.label,
+        names=[called(goal) for goal in result.goals],
+        data=without_folder(data),
+        protocol=protocol,
+        facts=[(words, f"{value:,}") for words, value in facts],
+        origin=origin,
+        findings=result.told(called),
+        front=front_figure(result),
+        picks=_pick_table(result),
+        train_command=" ".join(train),
+        front_table=_trial_table("The front and the defaults", result, shown),
+        full_table=_trial_table("Every trial", result, result.trials),
+        notes=result.notes,
+        words=[
+            *((called(goal), described(goal.name).meaning) for goal in result.goals),
+            ("front", "the trials that no other beats in one metric without losing in the other"),
+            ("knee", "the point of the front farthest out from the line between its ends, both axes scaled"),
+            ("searched", "; ".join(f"{name} {span}" for name, span in result.space.items())),
+        ],
     )
 
 
-def _head(text: str, goal: Goal | None = None) -> str:
-    way = told = ""
-    if goal:
-        spoken = "higher" if goal.rises else "lower"
-        told = f' title="{escape(meaning(goal.name))}"'
-        way = f'<span aria-hidden="true">&#8202;{goal.arrow}</span>'
-        way += f'<span class="quiet">, {spoken} is better</span>'
-    return f'<th scope="col"{told}><button type="button">{escape(text)}{way}</button></th>'
+def called(goal: Goal) -> str:
+    """
+    >>> from evenhand.experiments.goals import parse_goals
+    >>> called(parse_goals("ndcg@10")[0])
+    'NDCG@10'
+    """
+    return titled(goal.name, goal.text.partition("@")[2])
 
 
-def _row(result: TuneResult, trial: Trial) -> str:
+def _trial_table(name: str, result: TuneResult, trials: Sequence[Trial]) -> Table:
+    goals = [Column(called(goal), described(goal.name).meaning, goal.rises) for goal in result.goals]
+    columns = [Column("Trial"), *goals, *map(Column, result.space), Column("Seconds")]
+    return Table(name, columns, [_trial_row(result, trial) for trial in trials], sortable=True)
+
+
+def _trial_row(result: TuneResult, trial: Trial) -> list[Cell | str]:
     marks = [f"picked ({result.pick})"] if trial is result.picked else []
     marks += ["defaults"] if trial is result.trials[0] else []
     marks += ["on the front"] if trial in result.front and trial is not result.picked else []
     marks += [f"failed: {clean(trial.problem)}"] if trial.problem else []
-    below = f"<small>{escape(', '.join(marks))}</small>" if marks else ""
-    cells = [
-        f'<th scope="row" data-value="{trial.number}">{trial.number}{below}</th>',
+    return [
+        Cell(trial.number, trial.number, ", ".join(marks)),
         *(_measured(trial, axis) for axis in range(len(result.goals))),
-        *(_cell(value) for value in trial.parameters.values()),
-        f'<td data-value="{trial.seconds!r}">{number(trial.seconds, 1)}</td>',
+        *map(_parameter, trial.parameters.values()),
+        Cell(number(trial.seconds, 1), trial.seconds),
     ]
-    return "".join(cells)
 
 
-def _measured(trial: Trial, axis: int) -> str:
+def _measured(trial: Trial, axis: int) -> Cell:
     """One of the values with its interval."""
     if trial.problem:
-        return f'<td data-value=""><span class="none">{number(None)}</span></td>'
+        return Cell(number(None), float("nan"))
     value, ends = trial.verdict.values[axis], interval(trial, axis)
-    between = ""
-    if ends:
-        told = f"{number(ends[0], 4)}\u2009–\u2009{number(ends[1], 4)}"
-        between = f'<small><span class="quiet">95 % interval </span>{told}</small>'
-    return f'<td data-value="{value!r}">{number(value, 4)}{between}</td>'
+    return Cell(number(value, 4), float(value), between(*ends, 4) if ends else "", interval=True)
 
 
-def _cell(value: Any) -> str:
-    """A parameter: numbers sort as numbers."""
+def _parameter(value: Any) -> Cell:
+    """Numbers sort as numbers."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return f'<td data-value="{value!r}">{value}</td>'
-    return f'<td class="text">{isolated(value)}</td>'
+        return Cell(value, value)
+    return Cell(isolated(value))
 
 
-def _chart(result: TuneResult) -> str:
-    drawing, caption = front_chart(result)
-    figure = (
-        f'<figure id="figure-front"><h3>What can be had of both</h3><ul class="legend">{legend(result)}</ul>'
-        f"{drawing}<figcaption>{escape(caption)}</figcaption></figure>"
-    )
-    return section("charts", "The trade-off", f'<div class="figures">{figure}{_choices(result)}</div>')
-
-
-def _choices(result: TuneResult) -> str:
-    """What each pick would have chosen, with what to paste for the one that was."""
-    rows = ""
+def _pick_table(result: TuneResult) -> Table:
+    """What each pick would have chosen."""
+    rows: list[Sequence[Cell | str]] = []
     for pick in PICKS:
         trial = picked_trial(result.trials, result.goals, pick)
-        cells = "".join(f"<td>{number(value, 4)}</td>" for value in trial.verdict.values)
-        mark = "<small>picked</small>" if pick == result.pick else ""
-        rows += f'<tr><th scope="row">{pick}{mark}</th><td>{trial.number}</td>{cells}</tr>'
-    heads = ["Pick", "Trial", *(called(goal) for goal in result.goals)]
-    columns = "".join(f'<th scope="col">{escape(text)}</th>' for text in heads)
-    table = scrolling(
-        "What each pick chooses",
-        f"<table><thead><tr>{columns}</tr></thead><tbody>{rows}</tbody></table>",
-    )
-    words = [f"evenhand train DATA --method {shlex.quote(result.method)}"]
-    words += [f"{name} {shlex.quote(str(value))}" for name, value in result.flags.items()]
-    return (
-        f'<figure id="figure-picks"><h3>What each pick chooses</h3>{table}<figcaption>To train what was '
-        f"picked: <code>{escape(' '.join(words))}</code></figcaption></figure>"
-    )
+        values = (number(value, 4) for value in trial.verdict.values)
+        rows.append((Cell(pick, below="picked" if pick == result.pick else ""), str(trial.number), *values))
+    return Table("What each pick chooses", ("Pick", "Trial", *map(called, result.goals)), rows)
 
 
-def _notes(result: TuneResult) -> str:
-    items = "".join(f"<li>{escape(note)}</li>" for note in result.notes)
-    return section("notes", "Notes", f'<ul class="notes">{items}</ul>') if items else ""
+def front_figure(result: TuneResult) -> Figure:
+    """Every trial, the front through the best of them, and the pick; up is more accurate."""
+    up, across = accurate_first(result.goals)
+    default = [] if result.trials[0].problem else [result.trials[0]]
+    succeeded = [trial for trial in result.trials if not trial.problem]
+    marked = [*default, result.picked]
+    x, y = (_domain(result.front, marked, succeeded, axis) for axis in (across, up))
 
+    def rows(trials: Iterable[Trial]) -> Rows:
+        return [{"x": _value(t, across), "y": _value(t, up), "tip": _tip(t, result.goals)} for t in trials]
 
-def _words(result: TuneResult) -> str:
-    ranges = "; ".join(f"{name} {span}" for name, span in result.space.items())
-    entries = [(called(goal), meaning(goal.name)) for goal in result.goals]
-    entries += [
-        ("front", "the trials that no other beats in one metric without losing in the other"),
-        ("knee", "the point of the front farthest out from the line between its ends, both axes scaled"),
-        ("searched", ranges),
+    def crosses(trials: Iterable[Trial], place: int) -> list[alt.Chart]:
+        ends = ((_value(t, across), _value(t, up), interval(t, across) or (), interval(t, up) or ()) for t in trials)
+        return [rule for one in ends for rule in charts.cross(place, *one)]
+
+    other = rows(trial for trial in succeeded if trial not in result.front and trial not in marked)
+    near = [row for row in other if x[0] <= row["x"] <= x[1] and y[0] <= row["y"] <= y[1]]
+    thick = {"strokeWidth": 2}
+    grey = {"fill": charts.MUTED, "stroke": charts.MUTED, "opacity": 0.4}
+    hollow = {"fill": charts.PAPER, "stroke": charts.colour_of(DEFAULTS)}
+    layers = [
+        charts.points(near, FRONT, 34, shape="circle", **thick, **grey),
+        charts.line(rows(result.front), FRONT),
+        *crosses(default, DEFAULTS),
+        *crosses([result.picked], PICKED),
+        charts.points(rows(default), DEFAULTS, 120, shape="square", **thick, **hollow),
+        charts.points(rows(result.front), FRONT, 60, shape="circle", **thick),
+        charts.points(rows([result.picked]), PICKED, 190, shape="diamond", **thick),
     ]
-    inside = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in entries)
-    return section("words", "Words", details("What the words mean", f'<dl class="words">{inside}</dl>'))
+    chart = alt.layer(*layers).encode(
+        x=charts.axis(alt.X, "x", _axis_title(result.goals[across]), scale=_scale(x)),
+        y=charts.axis(alt.Y, "y", _axis_title(result.goals[up]), scale=_scale(y)),
+    )
+    spoken = [
+        f"{called(result.goals[up])} against {called(result.goals[across])} of {count(len(succeeded), 'trial')}",
+        "On the front: " + "; ".join(_tip(trial, result.goals) for trial in result.front),
+        f"Picked: trial {result.picked.number}",
+        *(f"With the defaults, {_tip(trial, result.goals)}" for trial in default),
+    ]
+    legend = (
+        (charts.system_key(FRONT), "the front"),
+        (charts.legend_key(_DIAMOND), f"picked: trial {result.picked.number} ({result.pick})"),
+        *((charts.legend_key(_SQUARE), f"the defaults: trial {trial.number}") for trial in default),
+        (charts.legend_key(_DOT), "other trials"),
+    )
+    return Figure(
+        "front",
+        "What can be had of both",
+        _caption(result, len(other) - len(near)),
+        (charts.svg(chart, 300, ". ".join(spoken) + "."),),
+        legend,
+    )
+
+
+def _value(trial: Trial, axis: int) -> float:
+    return trial.verdict.values[axis]
+
+
+def _tip(trial: Trial, goals: Sequence[Goal]) -> str:
+    values = zip(goals, trial.verdict.values, strict=True)
+    return f"trial {trial.number}: " + ", ".join(f"{called(g)} {number(v, 4)}" for g, v in values)
+
+
+def _caption(result: TuneResult, outside: int) -> str:
+    up, across = accurate_first(result.goals)
+    high, wide = result.goals[up], result.goals[across]
+    ways = "up" if high.rises else "down", "right" if wide.rises else "left"
+    words = f"Better is {ways[0]} ({called(high)}) and {ways[1]} ({called(wide)})."
+    if any(margin is not None for margin in result.picked.verdict.margins):
+        words += " Thin lines are 95 % intervals over users."
+    if outside:
+        words += f" {count(outside, 'trial')} far from the front {'lies' if outside == 1 else 'lie'} outside."
+    return words
+
+
+def interval(trial: Trial, axis: int) -> tuple[float, float] | None:
+    """The ends of the 95 % interval of one of the values; None where there is none."""
+    margin = trial.verdict.margins[axis] if trial.verdict.margins else None
+    if margin is None:
+        return None
+    value = trial.verdict.values[axis]
+    return max(0.0, value - margin), min(1.0, value + margin)
+
+
+def _domain(front: Sequence[Trial], marked: Sequence[Trial], trials: Sequence[Trial], axis: int) -> tuple[float, float]:
+    """What of an axis is shown: the front, the marked trials with their intervals, and trials not too far off."""
+    held = [trial.verdict.values[axis] for trial in (*front, *marked)]
+    held += [end for trial in marked for end in interval(trial, axis) or ()]
+    low, high = min(held), max(held)
+    span, middle = (high - low) or 0.02, (low + high) / 2
+    values = (trial.verdict.values[axis] for trial in trials)
+    near = [value for value in values if abs(value - middle) <= (0.5 + _AROUND) * span]
+    low, high = min([low, *near]), max([high, *near])
+    return low - 0.06 * span, high + 0.06 * span
+
+
+def _axis_title(goal: Goal) -> str:
+    return f"{called(goal)} ({'more' if goal.rises else 'less'} is better)"
+
+
+def _scale(domain: tuple[float, float]) -> alt.Scale:
+    return alt.Scale(domain=list(domain), zero=False, nice=False)

@@ -7,30 +7,31 @@ from collections.abc import Sequence
 import altair as alt
 
 from evenhand.audit.story import Curve, TrainingStory
-from evenhand.report import draw
-from evenhand.report.figure import Figure, line_style, point_style
+from evenhand.report import charts
+from evenhand.report.charts import Figure
 from evenhand.report.html_text import brief, clean, listing, number, percent
 
 MOST_QUANTITIES = 8
 NEGATIVES = {
     "hot_share": (
+        "Hot negatives",
         "hot items",
         "The share of hot items among the sampled negatives, epoch by epoch.",
     ),
     "false_share": (
+        "False negatives",
         "items the user did want",
         "The share of false negatives, which are held-out items of the same user, among those sampled.",
     ),
 }
+"""Name, what the negatives are, caption."""
 
 
 def training_figures(story: TrainingStory, systems: Sequence[str]) -> list[Figure]:
     """Accuracy, over-recommendation and loss by epoch, then the negatives and what samplers report."""
     held = dict.fromkeys(curve.quantity for curve in story.curves if curve.name in systems)
-    judged = [q for q in held if q.startswith(("ndcg@", "ohr@"))]
-    k = next((end for q in judged if (end := q.partition("@")[2]) == "10"), None) or (
-        judged[0].partition("@")[2] if judged else None
-    )
+    ks = [q.partition("@")[2] for q in held if q.startswith(("ndcg@", "ohr@"))]
+    k = "10" if "10" in ks else next(iter(ks), None)
     rest = [q for q in held if "@" not in q and q not in ("loss", *NEGATIVES) and _moves(story, q)]
     order = [f"ndcg@{k}", f"ohr@{k}", "loss", *NEGATIVES, *rest]
     return [_figure(story, q, systems) for q in order if q in held][:MOST_QUANTITIES]
@@ -49,44 +50,38 @@ def _figure(story: TrainingStory, quantity: str, systems: Sequence[str]) -> Figu
     shown = percent if share else number
     layers: list[alt.Chart] = []
     for curve in curves:
-        layers += _line(curve, systems.index(curve.name), story.seeds > 1)
-        layers += _chosen(story, curve, systems.index(curve.name), called, share)
+        place = systems.index(curve.name)
+        layers += _line(curve, place, story.seeds > 1)
+        at = _chosen(story, curve)
+        tip = f"{clean(curve.name)}, epoch {curve.epochs[at]} (chosen): {called} {shown(curve.mean[at])}"
+        layers.append(charts.points([{"epoch": curve.epochs[at], "value": curve.mean[at], "tip": tip}], place, 70))
     chart = alt.layer(*layers).encode(
-        x=alt.X(
-            "epoch:Q",
-            title="Epoch",
-            axis=alt.Axis(tickCount=6, ticks=False, grid=False, tickMinStep=1, format="d"),
-        ),
-        y=alt.Y(
-            "value:Q",
-            title=None,
-            axis=alt.Axis(tickCount=5, ticks=False, domain=False, labelExpr=draw.PERCENT if share else alt.Undefined),
-            scale=alt.Scale(zero=share),
-        ),
+        x=charts.axis(alt.X, "epoch", "Epoch", ticks=6, grid=False, tickMinStep=1, format="d"),
+        y=charts.axis(alt.Y, "value", None, share=share, domain=False, scale=alt.Scale(zero=share)),
     )
-    told = "; ".join(f"{clean(c.name)}: {shown(c.mean[0])} at first, {shown(c.mean[-1])} at the end" for c in curves)
+    spoken = "; ".join(f"{clean(c.name)}: {shown(c.mean[0])} at first, {shown(c.mean[-1])} at the end" for c in curves)
     return Figure(
         f"training-{quantity.replace('@', '-')}",
         title,
         caption,
-        (draw.svg(chart, 220, f"{called} by epoch. {told}."),),
-        tuple(c.name for c in curves),
-        ("system", "epochs", "first", "lowest", "highest", "last"),
-        tuple(
+        (charts.svg(chart, 220, f"{called} by epoch. {spoken}."),),
+        charts.legend((c.name for c in curves), systems),
+        charts.numbers(
+            title,
+            ("system", "epochs", "first", "lowest", "highest", "last"),
             (
-                c.name,
-                str(c.epochs[-1]),
-                *(shown(v) for v in (c.mean[0], min(c.mean), max(c.mean), c.mean[-1])),
-            )
-            for c in curves
+                (c.name, str(c.epochs[-1]), *map(shown, (c.mean[0], min(c.mean), max(c.mean), c.mean[-1])))
+                for c in curves
+            ),
         ),
     )
 
 
 def _called(quantity: str) -> str:
-    names = {"loss": "Loss", "hot_share": "Hot negatives", "false_share": "False negatives"}
+    if quantity in NEGATIVES:
+        return NEGATIVES[quantity][0]
     metric, _, k = quantity.partition("@")
-    return names.get(quantity, f"{metric.upper()}@{k}" if k else metric.replace("_", " "))
+    return f"{metric.upper()}@{k}" if k else "Loss" if quantity == "loss" else metric.replace("_", " ")
 
 
 def _words(story: TrainingStory, quantity: str, called: str, curves: Sequence[Curve]) -> tuple[str, str]:
@@ -94,7 +89,7 @@ def _words(story: TrainingStory, quantity: str, called: str, curves: Sequence[Cu
     where = story.judged_on
     marks = "the band spans the seeds, the mark is the chosen epoch."
     if quantity in NEGATIVES:
-        return _negatives_title(quantity, curves), NEGATIVES[quantity][1]
+        return _negatives_title(NEGATIVES[quantity][1], curves), NEGATIVES[quantity][2]
     if quantity.startswith("ndcg@"):
         best = max(curves, key=lambda c: max(c.mean))
         climbs = "climbs highest" if len(curves) > 1 else "climbs"
@@ -110,17 +105,13 @@ def _words(story: TrainingStory, quantity: str, called: str, curves: Sequence[Cu
     return f"How {called} moves in training", f"What the sampler reports of itself, {called}; {marks}"
 
 
-def _negatives_title(quantity: str, curves: Sequence[Curve]) -> str:
-    what = NEGATIVES[quantity][0]
+def _negatives_title(what: str, curves: Sequence[Curve]) -> str:
     ends = [(brief(c.name), c.mean[-1]) for c in curves]
     if len(ends) > 3:
         ends = [min(ends, key=lambda e: e[1]), max(ends, key=lambda e: e[1])]
     (name, share), *rest = ends
-    told = [
-        f"{percent(share)} of {name}’s negatives are {what}",
-        *(f"{percent(s)} of {n}’s" for n, s in rest),
-    ]
-    return f"In the last epoch {listing(told)}"
+    first = f"{percent(share)} of {name}’s negatives are {what}"
+    return f"In the last epoch {listing([first, *(f'{percent(s)} of {n}’s' for n, s in rest)])}"
 
 
 def _line(curve: Curve, place: int, band: bool) -> list[alt.Chart]:
@@ -128,21 +119,15 @@ def _line(curve: Curve, place: int, band: bool) -> list[alt.Chart]:
         {"epoch": e, "value": m, "low": low, "high": high}
         for e, m, low, high in zip(curve.epochs, curve.mean, curve.low, curve.high, strict=True)
     ]
-    base = alt.Chart(draw.values(rows))
-    layers = [base.mark_line(**line_style(place))]
+    layers = [charts.line(rows, place)]
     if band:
-        area = base.mark_area(color=draw.colour_of(place), opacity=0.16, aria=False)
+        area = charts.chart(rows).mark_area(color=charts.colour_of(place), opacity=0.16, aria=False)
         layers.insert(0, area.encode(y="low:Q", y2="high:Q"))
     return layers
 
 
-def _chosen(story: TrainingStory, curve: Curve, place: int, called: str, share: bool) -> list[alt.Chart]:
-    """A mark at the chosen epoch, the middle one of the seeds; it tells lines apart without colour."""
+def _chosen(story: TrainingStory, curve: Curve) -> int:
+    """Where in the curve the chosen epoch is, the middle one of the seeds; a mark there tells lines apart."""
     epochs = sorted(story.chosen.get(curve.name, ())) or [curve.epochs[-1]]
     wanted = epochs[len(epochs) // 2]
-    at = min(range(len(curve.epochs)), key=lambda n: abs(curve.epochs[n] - wanted))
-    value = (percent if share else number)(curve.mean[at])
-    tip = f"{clean(curve.name)}, epoch {curve.epochs[at]} (chosen): {called} {value}"
-    row = {"epoch": curve.epochs[at], "value": curve.mean[at], "tip": tip}
-    mark = alt.Chart(draw.values([row])).mark_point(**point_style(place, 70))
-    return [mark.encode(description="tip:N")]
+    return min(range(len(curve.epochs)), key=lambda n: abs(curve.epochs[n] - wanted))

@@ -1,88 +1,237 @@
-"""Progress of long work: loss, metric and time left on a terminal, silence elsewhere."""
+"""Progress of long work on standard error: bars on a terminal, elsewhere a line with the time now and then.
+
+Work may be nested (the epochs of a fit, the fits of a recipe): all of it shares one display.
+"""
 
 from __future__ import annotations
 
 import sys
+import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 
 OnEpoch = Callable[[int, int, Mapping[str, Any]], None]
-"""Called with (epochs done, epochs at most, the epoch's record)."""
+"""Called with (steps done, steps at most, what is new)."""
+LINE_EVERY, SILENT_FOR = 10.0, 30.0
+"""Seconds: lines come no closer than the first, and long work is never silent for longer than the second."""
+_WINDOW = 20
+"""Updates that the speed is taken from."""
+
+_quiet = False
+_display: Display | None = None
+
+
+def quiet(on: bool = True) -> None:
+    """The one switch that turns all progress off, for `--quiet`."""
+    global _quiet
+    _quiet = on
+
+
+class Task:
+    """One piece of work; call it with how much is done."""
+
+    def __init__(self, display: Display, label: str, *, capped: bool = True) -> None:
+        self._display, self.label, self._capped = display, label, capped
+        self.done, self.total, self.news = 0, 0, ""
+        self._times: deque[tuple[float, int]] = deque([(time.monotonic(), 0)], maxlen=_WINDOW)
+
+    def __call__(self, done: int, total: int, record: Mapping[str, Any] | None = None) -> None:
+        self.done, self.total = done, total
+        self.news = news(record) if record else ""
+        self._times.append((time.monotonic(), done))
+        self._display.changed()
+
+    def left(self) -> float | None:
+        """Seconds to go, by the speed of the last updates; it falls while the next one is awaited."""
+        (first, before), (last, done) = self._times[0], self._times[-1]
+        if done <= before or not self.total:
+            return None
+        return max(0.0, (self.total - done) * (last - first) / (done - before) - (time.monotonic() - last))
+
+    def text(self) -> str:
+        """The task as a line: `auc-ns: 12 of 200, loss 0.400, at most 3:20 left`."""
+        if not self.total:
+            return f"{self.label} …"
+        words = [f"{self.done:,} of {self.total:,}", *([self.news] if self.news else [])]
+        if (left := self.left()) is not None and self.done < self.total:
+            words.append(f"{'at most' if self._capped else 'about'} {clock(left)} left")
+        return f"{self.label}: {', '.join(words)}"
+
+
+class Display:
+    """Where tasks are shown; this one shows nothing."""
+
+    def __init__(self) -> None:
+        self.tasks: list[Task] = []
+
+    def changed(self) -> None:
+        """A task has moved."""
+
+    def close(self) -> None:
+        """Nothing more will come."""
+
+
+class Lines(Display):
+    """Plain lines for a log: seldom, but never silent for long."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said, self._over = time.monotonic(), threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def changed(self) -> None:
+        self._say(LINE_EVERY)
+
+    def close(self) -> None:
+        self._over.set()
+
+    def _watch(self) -> None:
+        while not self._over.wait(min(1.0, SILENT_FOR / 4)):
+            self._say(SILENT_FOR)
+
+    def _say(self, after: float) -> None:
+        if not self.tasks or time.monotonic() - self._said < after:
+            return
+        self._said = time.monotonic()
+        with suppress(OSError, ValueError, AttributeError):  # nobody reads it any more
+            print(
+                time.strftime("%H:%M:%S "), " > ".join(t.text() for t in list(self.tasks)), file=sys.stderr, flush=True
+            )
+
+
+class Bars(Display):
+    """A bar for each task on a terminal; those below another one are indented."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from rich.console import Console
+        from rich.live import Live
+
+        self._live = Live(get_renderable=self._draw, console=Console(stderr=True), transient=True, refresh_per_second=4)
+        self._live.start()
+
+    def close(self) -> None:
+        self._live.stop()
+
+    def _draw(self) -> Any:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        rows = []
+        for depth, task in enumerate(self.tasks):
+            row = Table.grid(padding=(0, 1))
+            head, _, tail = task.text().partition(": ") if task.total else (task.text(), "", "")
+            row.add_row(
+                Text("  " * depth + head),
+                ProgressBar(task.total or None, task.done, width=30, pulse=not task.total),
+                Text(tail),
+            )
+            rows.append(row)
+        return Group(*rows)
 
 
 @contextmanager
-def contender_bars(total: int) -> Iterator[Callable[[str], OnEpoch | None] | None]:
-    """Yields a function that opens a bar for the next of `total` fits and returns its epoch callback."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+def task(label: str, show: bool | OnEpoch = True, *, capped: bool = True) -> Iterator[OnEpoch]:
+    """Yields what to call as the work goes on; `show` may be such a function, or False for silence.
 
-    with _bar(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[news]}"),
-        TimeRemainingColumn(),
-    ) as bar:
-        begun = 0
+    `capped` work may end before its total, as training that stops early does.
+    """
+    if callable(show):
+        yield show
+        return
+    with _shared_display(show) as display:
+        mine = Task(display, label, capped=capped)
+        display.tasks.append(mine)
+        display.changed()
+        try:
+            yield mine
+        finally:
+            display.tasks.remove(mine)
+
+
+@contextmanager
+def tasks(total: int) -> Iterator[Callable[[str], OnEpoch]]:
+    """Yields a function that begins the next of `total` tasks by its label, and ends the one before."""
+    with _shared_display() as display:
+        begun: list[Task] = []
 
         def start(label: str) -> OnEpoch:
-            nonlocal begun
-            begun += 1
-            place = f"{label} ({begun} of {total})" if total > 1 else label
-            task = bar.add_task(place, total=None, news="")
+            if begun:
+                display.tasks.remove(begun[-1])
+            begun.append(Task(display, f"{label} ({len(begun) + 1} of {total})" if total > 1 else label))
+            display.tasks.append(begun[-1])
+            display.changed()
+            return begun[-1]
 
-            def on_epoch(done: int, most: int, record: Mapping[str, Any]) -> None:
-                bar.update(task, completed=done, total=most, news=news(record))
-
-            return on_epoch
-
-        yield start
-
-
-@contextmanager
-def epoch_bar(label: str, show: bool = True) -> Iterator[OnEpoch | None]:
-    """Yields an epoch callback for one fit, or None where there is no terminal to draw on."""
-    if not show:
-        yield None
-        return
-    with contender_bars(1) as start:
-        yield start(label) if start else None
+        try:
+            yield start
+        finally:
+            if begun:
+                display.tasks.remove(begun[-1])
 
 
 @contextmanager
-def download_bar(label: str) -> Iterator[Callable[[int, int | None], None] | None]:
-    """Yields a callback for (bytes done, bytes in all)."""
-    if not sys.stderr.isatty():
-        yield None
+def stages() -> Iterator[Callable[[str, int, int], None]]:
+    """Yields what to call with (the stage, steps done, steps in all)."""
+    with task("starting", capped=False) as update:
+
+        def say(stage: str, done: int, total: int) -> None:
+            if isinstance(update, Task):
+                update.label = stage
+            update(done, total if done else 0, {})
+
+        yield say
+
+
+@contextmanager
+def download(label: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Yields what to call with (bytes done, bytes in all, where that is known)."""
+    with task(f"{label}, kB", capped=False) as update:
+        yield lambda done, total: update(done // 1000, (total or 0) // 1000, {})
+
+
+@contextmanager
+def _shared_display(show: bool = True) -> Iterator[Display]:
+    """The display that is open, or a new one for as long as the block lasts."""
+    global _display
+    if not show or _quiet or sys.stderr is None:
+        yield Display()
         return
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
+    if _display is not None:
+        yield _display
+        return
+    _display = Bars() if sys.stderr.isatty() else Lines()
+    try:
+        yield _display
+    finally:
+        shown, _display = _display, None
+        shown.close()
 
-    with _bar(TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()) as bar:
-        task = bar.add_task(label, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
-
-def _bar(*columns: Any) -> Any:
-    from rich.console import Console
-    from rich.progress import Progress
-
-    return Progress(*columns, console=Console(stderr=True), transient=True)
+def clock(seconds: float) -> str:
+    """
+    >>> clock(200), clock(7300)
+    ('3:20', '2:01:40')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def news(record: Mapping[str, Any]) -> str:
     """The epoch in a few words: loss and the leading metric, averaged over replicas.
 
     >>> news({"loss": [0.5, 0.3], "metrics": {"ndcg@10": [0.2, 0.4]}})
-    'loss 0.400  ndcg@10 0.300'
+    'loss 0.400, ndcg@10 0.300'
     """
-    if not record:
-        return "done"
     metrics = record.get("metrics", {})
     leading = "ndcg@10" if "ndcg@10" in metrics else next(iter(metrics), None)
     words = [f"loss {np.mean(record['loss']):.3f}"] if "loss" in record else []
-    return "  ".join(words if leading is None else [*words, f"{leading} {np.mean(metrics[leading]):.3f}"])
+    return ", ".join(words if leading is None else [*words, f"{leading} {np.mean(metrics[leading]):.3f}"])

@@ -23,7 +23,9 @@ def exit_code() -> int:
 
 def end_on_sigterm() -> None:
     """From here on SIGTERM raises as Ctrl-C does, in place of ending the process at once."""
-    signal.signal(signal.SIGTERM, _terminate)
+    _received.clear()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _terminate)
 
 
 def _terminate(number: int, frame: Any) -> None:

@@ -36,9 +36,9 @@ def one_line(message: object, longest: int = LONGEST) -> str:
     return visible(" ".join(str(message).split()), longest)
 
 
-def json_text(document: Any) -> str:
+def json_text(document: Any, *, ascii_only: bool = False) -> str:
     """JSON that reads the same to a program and that every terminal and file can hold."""
-    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(document, indent=1, ensure_ascii=ascii_only, allow_nan=False)
     return _UNSAFE_IN_JSON.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)
 
 

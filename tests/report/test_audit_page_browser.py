@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from evenhand.report import write_report
-from in_browser import HOSTILE, Open, chromium, opening
+from evenhand.audit.result import Finding
+from evenhand.report import Origin, write_report
+from in_browser import HOSTILE, Open, opening
 from sample_audit import bare_audit, sample_audit, sample_story
 
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as one:
-        yield one
+INJECTED = """
+<script>window.owned = "a script"</script>
+<script src="http://127.0.0.1/x.js"></script>
+<img src="http://127.0.0.1/x" onerror="window.owned = 'an image'">
+<iframe src="http://127.0.0.1/"></iframe>
+<style>body { display: none }</style>
+<p style="position: fixed; inset: 0">styled</p>
+<button id="handler" onclick="window.owned = 'a handler'">trap</button>
+<a id="link" href="javascript:window.owned = 'a link'">link</a>
+<form action="http://127.0.0.1/"><button id="form">send</button></form>
+"""
+"""What a page must not obey even if it came into it."""
+TURNED = "in order \u200f\u2067\u2069\u202emlp"
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +39,27 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "bare": (bare_audit(), None),
         "hostile": (replace(sample_audit(hostile, title=HOSTILE), notes=(HOSTILE,)), sample_story(hostile)),
     }
+    made["turned"] = (replace(bare_audit(), findings=(Finding(TURNED, None),), notes=(TURNED,)), None)
+    origin = Origin.of(
+        ["audit", "--train", HOSTILE, "--recs", f"a=/home/me/{HOSTILE}"], {HOSTILE: f"/home/me/{HOSTILE}"}
+    )
     for name, (audit, story) in made.items():
-        write_report(audit, folder / f"{name}.html", training=story)
-    return {name: folder / f"{name}.html" for name in made}
+        write_report(audit, folder / f"{name}.html", training=story, origin=origin)
+    words = [
+        "audit",
+        "--train",
+        "/data/me/train.csv",
+        "--recs",
+        "mine=/data/me/lists.parquet",
+        "--out",
+        "../report.html",
+    ]
+    dated = Origin.of(words, {"train": "/data/me/train.csv", "test": None, "mine": "lists.parquet"})
+    dated = replace(dated, made=datetime(2026, 9, 1, 14, 3, tzinfo=UTC))
+    write_report(bare_audit(), folder / "dated.html", origin=dated)
+    whole = (folder / "whole.html").read_text(encoding="utf-8")
+    (folder / "injected.html").write_text(whole.replace("<header>", f"<header>{INJECTED}"), encoding="utf-8")
+    return {name: folder / f"{name}.html" for name in (*made, "dated", "injected")}
 
 
 @pytest.fixture
@@ -79,6 +107,79 @@ def test_hostile_texts_do_nothing(open_report: Open) -> None:
     assert page.locator("img").count() == 0
     assert HOSTILE in page.locator("#notes").inner_text()
     assert HOSTILE in page.locator("#examples").inner_text()
+    assert "onerror=" in page.locator(".origin code").inner_text()
+    assert "/home/me" not in page.content()
+
+
+def test_the_policy_stops_scripts_that_are_not_the_pages_own(browser: Any, reports: dict[str, Path]) -> None:
+    """Were escaping to fail somewhere, nothing would run, load, restyle or submit."""
+    context = browser.new_context()
+    page = context.new_page()
+    asked: list[str] = []
+    page.on("requestfinished", lambda request: asked.append(request.url))
+    page.on("requestfailed", lambda request: asked.append(request.failure))
+    page.add_init_script(
+        """window.refused = [];
+           addEventListener("securitypolicyviolation", (found) => window.refused.push(found.effectiveDirective))"""
+    )
+    page.goto(reports["injected"].as_uri())
+    page.locator("#numbers > .scroll th", has_text="OHR").get_by_role("button").click()
+    assert page.locator("#said").inner_text() == "Sorted by OHR, highest first."  # its own script runs
+    for trap in ("handler", "link", "form"):
+        page.evaluate("id => document.getElementById(id).click()", trap)
+    page.wait_for_function("window.refused.includes('form-action')")
+    assert set(page.evaluate("window.refused")) == {
+        "script-src-elem",
+        "script-src-attr",
+        "style-src-elem",
+        "style-src-attr",
+        "img-src",
+        "frame-src",
+        "form-action",
+    }
+    assert page.evaluate("window.owned") is None
+    assert page.evaluate("getComputedStyle(document.body).display") == "block"
+    assert set(asked) == {"csp", reports["injected"].as_uri()}
+    context.close()
+
+
+def test_marks_of_direction_cannot_turn_words_around(open_report: Open) -> None:
+    page = open_report("turned")
+    lines = page.evaluate(
+        """() => [...document.querySelectorAll("#findings li p:first-child, #notes li")].map((line) => {
+            const text = line.firstChild, range = document.createRange(), left = (n) => {
+                range.setStart(text, n); range.setEnd(text, n + 1); return range.getBoundingClientRect().left;
+            };
+            return [-3, -2, -1].map((n) => left(text.length + n));
+        })"""
+    )
+    assert lines
+    assert all(first < middle < last for first, middle, last in lines)
+
+
+def test_the_header_says_when_from_what_and_how_it_was_made(open_report: Open) -> None:
+    told = open_report("dated").locator(".origin").inner_text().split("\n")
+    assert told == [
+        "Date",
+        "2026-09-01 14:03 UTC",
+        "Files",
+        "train: train.csv, mine: lists.parquet",
+        "Command",
+        "evenhand audit --train train.csv --recs mine=lists.parquet --out report.html",
+    ]
+
+
+@pytest.mark.parametrize(("width", "wider"), [(390, True), (1280, False)])
+def test_a_table_that_is_wider_than_the_page_says_so(open_report: Open, width: int, wider: bool) -> None:
+    page = open_report(width=width)
+    box = page.locator("#numbers > .scroll")
+    assert box.evaluate("box => box.scrollWidth > box.clientWidth") is wider
+    hint = """box => { const hint = getComputedStyle(box, "::before"); return hint.display + " " + hint.content; }"""
+    assert ("scroll it sideways" in box.evaluate(hint)) is wider
+    page.set_viewport_size({"width": 1670 - width, "height": 800})
+    page.wait_for_function(
+        "wide => document.querySelector('#numbers > .scroll').classList.contains('wide') === wide", arg=not wider
+    )
 
 
 def test_the_table_sorts_by_click_and_back(open_report: Open) -> None:

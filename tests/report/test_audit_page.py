@@ -17,11 +17,10 @@ from evenhand.audit.result import Audit, Change, Estimate, Exposure, Finding, Sl
 from evenhand.audit.story import TrainingStory, curves_of
 from evenhand.report import write_report
 from evenhand.report.accuracy_charts import slice_figures
+from evenhand.report.audit_page import audit_page, best_value
 from evenhand.report.exposure_charts import items_that_fill
 from evenhand.report.html_text import clean, percent
-from evenhand.report.labels import higher_is_better, main_groups, short
-from evenhand.report.page import page
-from evenhand.report.tables import best_value, main_table
+from evenhand.report.labels import described, main_groups
 from evenhand.report.training_charts import training_figures
 from evenhand.utils.errors import InputError
 from run_cli import TINY, evenhand, small_log, write_log
@@ -87,7 +86,7 @@ def hostile_audit() -> Audit:
 
 def test_hostile_names_titles_and_ids_stay_text() -> None:
     audit = hostile_audit()
-    seen = Page(page(audit, sample_story(audit.systems)))
+    seen = Page(audit_page(audit, sample_story(audit.systems)))
     tags = [tag for tag, _ in seen.elements]
     assert tags.count("script") == 1
     assert not {"img", "iframe", "object", "embed", "link"} & set(tags)
@@ -103,7 +102,7 @@ def test_a_hostile_report_can_be_written(tmp_path: Path) -> None:
 
 
 def test_nothing_is_fetched_and_only_its_own_style_and_script_are_allowed() -> None:
-    document = page(sample_audit(), sample_story())
+    document = audit_page(sample_audit(), sample_story())
     assert not re.search(r"https?:|//[a-z]|@import|url\((?!#)", document.replace("// ", ""))
     seen = Page(document)
     assert not [a for _, a in seen.elements if {"src", "href", "xlink:href", "action", "srcset"} & a.keys()]
@@ -161,7 +160,7 @@ def test_every_part_of_an_audit_is_shown(whole: Page) -> None:
 
 
 def test_charts_have_a_text_in_their_place_and_a_table_of_their_numbers() -> None:
-    seen = Page(page(sample_audit()))
+    seen = Page(audit_page(sample_audit()))
     charts = [a for tag, a in seen.elements if tag == "svg" and a.get("class") == "chart"]
     assert len(charts) == 6  # the confusion has two
     assert all(a.get("role") == "img" and len(a.get("aria-label") or "") > 40 for a in charts)
@@ -173,7 +172,7 @@ def test_charts_have_a_text_in_their_place_and_a_table_of_their_numbers() -> Non
 
 
 def test_what_is_missing_is_left_out() -> None:
-    seen = Page(page(bare_audit()))
+    seen = Page(audit_page(bare_audit()))
     for section in ("findings", "slices", "training", "examples", "notes", "changes"):
         assert section not in seen.ids
     assert {"numbers", "charts", "figure-exposure", "figure-lorenz"} <= set(seen.ids)
@@ -183,14 +182,14 @@ def test_what_is_missing_is_left_out() -> None:
 
 def test_an_audit_with_nothing_in_it_still_makes_a_page() -> None:
     empty = replace(bare_audit(), rows=(), exposure=(), demand={}, data={})
-    seen = Page(page(empty))
+    seen = Page(audit_page(empty))
     assert seen.text_in("h1") == [] or "only" in seen.text
     assert "numbers" not in seen.ids
 
 
 def test_changes_against_an_earlier_audit_are_told() -> None:
     change = Change("ease", 10, "ohr", Estimate(0.61), Estimate(0.66), beyond_uncertainty=True, worse=True)
-    seen = Page(page(replace(sample_audit(), changes=(change,))))
+    seen = Page(audit_page(replace(sample_audit(), changes=(change,))))
     assert "changes" in seen.ids
     assert "worse, beyond the uncertainty" in seen.text
 
@@ -217,7 +216,8 @@ def test_silence_is_not_the_best() -> None:
         SystemRow("c", 10, shown | {"ocr": Estimate(0.5, 0.4, 0.6)}),
     )
     assert best_value(rows, "ocr") == 0.4
-    table = main_table(replace(sample_audit(("a", "b", "c")), rows=rows))
+    page = audit_page(replace(sample_audit(("a", "b", "c")), rows=rows))
+    table = page[page.index('id="numbers"') : page.index("</table>")]
     silent, best, other = table.split('<tr><th scope="row">')[1:]
     assert "0.000<small>none shown</small>" in silent
     assert ["★" in row for row in (silent, best, other)] == [False, True, False]
@@ -264,35 +264,35 @@ def test_of_many_parts_the_outermost_must_lie_further_apart() -> None:
 def test_how_much_more_a_user_had_is_the_whole_rest() -> None:
     audit = sample_audit()
     example = replace(audit.examples[0], n_history=536)
-    seen = Page(page(replace(audit, examples=(example,))))
+    seen = Page(audit_page(replace(audit, examples=(example,))))
     assert "and 524 more" in seen.text
 
 
 def test_the_first_screen_says_what_its_words_mean() -> None:
-    seen = Page(page(sample_audit()))
+    seen = Page(audit_page(sample_audit()))
     assert "is what the user has in the test data" in seen.text
-    assert "is what the user has in the test data" not in Page(page(bare_audit())).text
+    assert "is what the user has in the test data" not in Page(audit_page(bare_audit())).text
 
 
 def test_under_the_papers_protocol_it_says_whose_numbers_are_shown() -> None:
     story = sample_story()
     assert story.protocol == "paper"
-    seen = Page(page(sample_audit(), story))
-    assert "of each contender’s saved model, from its best epoch by precision" in seen.text
+    seen = Page(audit_page(sample_audit(), story))
+    assert "of each method’s saved model, from its best epoch by precision" in seen.text
     assert "taken at its own best test epoch" in seen.text
-    honest = Page(page(sample_audit(), replace(story, protocol="honest")))
+    honest = Page(audit_page(sample_audit(), replace(story, protocol="honest")))
     assert "best epoch by precision" not in honest.text
     assert "own best test epoch" not in honest.text
 
 
 def test_unknown_metrics_are_called_by_their_own_name(whole: Page) -> None:
-    assert short("house_metric") == "house metric"
-    assert higher_is_better("house_metric") is None
+    assert described("house_metric").title == "house metric"
+    assert described("house_metric").higher_is_better is None
     assert main_groups(["x", "y"]) == [("Metrics", ["x", "y"])]
     assert "house metric" in whole.text
 
 
-@pytest.mark.parametrize("module", ["report.html_text", "report.labels", "audit.story"])
+@pytest.mark.parametrize("module", ["report.html_text", "report.labels", "report.render", "audit.story"])
 def test_examples_in_docstrings(module: str) -> None:
     found = doctest.testmod(importlib.import_module(f"evenhand.{module}"))
     assert found.attempted > 0
@@ -354,7 +354,7 @@ def test_training_charts_speak_of_one_k_and_skip_what_never_moves() -> None:
 @pytest.fixture(scope="module")
 def whole() -> Page:
     """The page of the sample audit with its training; drawn once."""
-    return Page(page(sample_audit(), sample_story()))
+    return Page(audit_page(sample_audit(), sample_story()))
 
 
 @pytest.fixture(scope="module")
@@ -396,7 +396,7 @@ def test_a_report_that_fails_costs_the_report_alone(tmp_path: Path, monkeypatch:
     def fail(*_: object) -> None:
         raise ValueError("a chart would not draw")
 
-    monkeypatch.setattr("evenhand.report.comparison.write_comparison_report", fail)
+    monkeypatch.setattr("evenhand.report.write_comparison_report", fail)
     log = write_log(small_log(), tmp_path / "log.csv")
     ended = evenhand("compare", log, "--methods", "popular", "--out", tmp_path / "run", *TINY)
     assert ended.code == 0

@@ -32,6 +32,13 @@
     });
   }
 
+  // Tables that are wider than the page say so; those behind a closed summary are measured when they open.
+  const measure = (boxes) => {
+    for (const { target } of boxes) target.classList.toggle("wide", target.scrollWidth > target.clientWidth + 1);
+  };
+  const watch = new ResizeObserver(measure);
+  for (const box of document.querySelectorAll(".scroll")) watch.observe(box);
+
   // Tips: what the pointer is on in a chart. The same numbers stand in the table below each chart.
   const tip = document.getElementById("tip");
   const hide = () => { tip.hidden = true; };

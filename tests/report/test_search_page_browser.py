@@ -10,14 +10,8 @@ from typing import Any
 import pytest
 
 from evenhand.report.search_page import write_search_page
-from in_browser import HOSTILE, Open, chromium, opening
+from in_browser import HOSTILE, Open, opening
 from sample_search import bare_search, sample_search
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as one:
-        yield one
 
 
 @pytest.fixture(scope="module")
