@@ -116,7 +116,7 @@ def test_als_rows_solve_their_normal_equations(seed: int, alpha: float, chunk: i
         by_user = solved(log.indptr, log.items, items, alpha, l2=0.7)
         by_item = solved(*log.by_item, users, alpha, l2=0.7)
         by_steps = solved(log.indptr, log.items, items, alpha, l2=0.7, steps=25, start=users)
-        patch.setattr(als._Problem, "by_rows", als._Problem.by_tensors)
+        patch.setattr(als._HalfStep, "by_rows", als._HalfStep.by_tensors)
         as_tensors = solved(log.indptr, log.items, items, alpha, l2=0.7, steps=25, start=users)
     np.testing.assert_allclose(by_user, normal_equations(dense(log), items.numpy(), alpha, 0.7), atol=1e-9)
     np.testing.assert_allclose(by_item, normal_equations(dense(log).T, users.numpy(), alpha, 0.7), atol=1e-9)
@@ -130,7 +130,7 @@ def test_compiled_rows_take_the_same_steps_as_tensors(dim: int, steps: int, monk
     log, g = small_log(), torch.Generator().manual_seed(dim)
     items, users = (torch.randn(n, dim, generator=g) for n in (log.n_items, log.n_users))
     rows = solved(log.indptr, log.items, items, 2.0, 5.0, steps, users)
-    monkeypatch.setattr(als._Problem, "by_rows", als._Problem.by_tensors)
+    monkeypatch.setattr(als._HalfStep, "by_rows", als._HalfStep.by_tensors)
     torch.testing.assert_close(rows, solved(log.indptr, log.items, items, 2.0, 5.0, steps, users), rtol=1e-4, atol=1e-5)
 
 

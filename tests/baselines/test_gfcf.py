@@ -24,12 +24,13 @@ def powers(counts: np.ndarray, exponent: float) -> np.ndarray:
     return np.where(counts > 0, np.maximum(counts, 1) ** exponent, 0)
 
 
-def dense_filter(log: Interactions, k: int, alpha: float, a: float, b: float) -> np.ndarray:
+def dense_filter(log: Interactions, k: int, alpha: float, a: float, b: float, shape: float = 0) -> np.ndarray:
     x = matrix(log)
     degree = x.sum(0)
     normal = powers(x.sum(1), -0.5)[:, None] * x * powers(degree, -0.5)
     values, vectors = np.linalg.eigh(normal.T @ normal)
-    low = vectors[:, np.argsort(-values)[:k]]
+    first = np.argsort(-values)[:k]
+    low = vectors[:, first] * np.maximum(values[first], 0) ** (shape / 2)
     linear = powers(degree, -a)[:, None] * (normal.T @ normal) * powers(degree, a)
     return linear + alpha * powers(degree, -b)[:, None] * (low @ low.T) * powers(degree, b)
 
@@ -54,13 +55,14 @@ def test_a_new_user_of_the_toy_log_is_just_another_row() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(
-    ("k", "alpha", "a", "b"), [(0, 0.3, 0, 0.5), (3, 0.3, 0, 0.5), (5, 1.5, 0.4, 0.4), (2, 0.1, -0.2, 0.1)]
+    ("k", "alpha", "a", "b", "shape"),
+    [(0, 0.3, 0, 0.5, 0), (3, 0.3, 0, 0.5, 0), (5, 1.5, 0.4, 0.4, 1), (4, -0.5, 0.4, 0.4, 2), (2, 0.1, -0.2, 0.1, 1)],
 )
-def test_the_filter_is_its_dense_formula(seed: int, k: int, alpha: float, a: float, b: float) -> None:
+def test_the_filter_is_its_dense_formula(seed: int, k: int, alpha: float, a: float, b: float, shape: float) -> None:
     log = random_log(seed)
     users = np.arange(log.n_users)[::-1].copy()
-    fitted = GFCF(k, alpha, a, b).fit(log)
-    expected = matrix(log)[users] @ dense_filter(log, k, alpha, a, b)
+    fitted = GFCF(k, alpha, a, b, shape).fit(log)
+    expected = matrix(log)[users] @ dense_filter(log, k, alpha, a, b, shape)
     np.testing.assert_allclose(fitted.scores(users), expected, rtol=1e-4, atol=1e-5)
     table = fitted.table
     assert isinstance(table, GraphFilter)
@@ -70,14 +72,15 @@ def test_the_filter_is_its_dense_formula(seed: int, k: int, alpha: float, a: flo
 
 def test_directions_are_orthonormal_and_span_what_singular_vectors_span() -> None:
     log = small_log()
-    found = smoothest_directions(log, 10, CPU)
+    squares, found = smoothest_directions(log, 10, CPU)
     torch.testing.assert_close(found.T @ found, torch.eye(10), atol=1e-5, rtol=0)
     x = matrix(log)
     normal = powers(x.sum(1), -0.5)[:, None] * x * powers(x.sum(0), -0.5)
     values = np.linalg.svd(normal)[1]
     image = np.linalg.norm(normal @ found.numpy(), axis=0)
     np.testing.assert_allclose(np.sort(image)[::-1], values[:10], rtol=1e-4)
-    assert torch.equal(found, smoothest_directions(log, 10, CPU))
+    np.testing.assert_allclose(squares.sqrt(), values[:10], rtol=1e-4)
+    assert torch.equal(found, smoothest_directions(log, 10, CPU)[1])
 
 
 def test_a_saved_filter_recommends_the_same(tmp_path: Path) -> None:
@@ -103,12 +106,18 @@ def test_a_saved_filter_recommends_the_same(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("gfcf:factors=-1", "factors must be a whole number of at least 0, not -1."),
-        ("gfcf:alpha=nan", "alpha must be a number of at least 0, not nan."),
+        ("gfcf:alpha=nan", "alpha must be a number between -10 and 10, not nan."),
         ("gfcf:linear_exponent=11", "linear_exponent must be a number between -10 and 10, not 11."),
-        ("gfcf:ideal_exponent=much", "ideal_exponent must be a number between -10 and 10, not much."),
+        ("gfcf:spectral_exponent=much", "spectral_exponent must be a number between -10 and 10, not much."),
+        ("gfcf:shape=-1", "shape must be a number between 0 and 10, not -1."),
     ],
 )
 def test_bad_parameters_of_the_filter_are_refused(text: str, said: str) -> None:
     with pytest.raises(InputError) as caught:
         entrant(text)
     assert str(caught.value) == said
+
+
+def test_the_eigenvalues_of_the_toy_log() -> None:
+    values, _ = smoothest_directions(TOY, 5, CPU)
+    np.testing.assert_allclose(values, (1, 0.540173, 0.154272, 0, 0), atol=1e-6)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evenhand.baselines.base import Baseline, FittedItems, check_number, check_whole
+from evenhand.baselines.base import Baseline, FittedItems, check_whole
 from evenhand.data.interactions import Interactions
-from evenhand.models.graph_filter import GraphFilter, power, sparse_rows
+from evenhand.models.graph_filter import LARGEST_EXPONENT, GraphFilter, power, sparse_rows
 from evenhand.utils.errors import InputError
 from evenhand.utils.memory import check_memory
 
@@ -21,42 +21,46 @@ _ITERATIONS = 10
 
 @dataclass(frozen=True)
 class GFCF(Baseline):
-    """`s_u = x_u (D^-a S D^a + alpha · D^-b V Vᵀ D^b)`, S the normalised co-occurrence of items and V its first
-    `factors` eigenvectors; `GraphFilter` spells it out.
+    """`s_u = x_u (D^-a S D^a + alpha · D^-b V Λ^shape Vᵀ D^b)`, V the first `factors` eigenvectors of S.
 
-    As published a is 0 and b is ½; ChebyCF's degree factors put the same number in both places.
+    S is the normalised co-occurrence of items, Λ its eigenvalues, D the items' popularity; `GraphFilter` spells it out.
+    As published shape and a are 0 and b is ½. With shape 1 and a = b the first directions of S count 1 + alpha times:
+    a negative alpha flattens the spectrum, as ChebyCF's polynomial does for 20 times the work.
     """
 
     factors: int = 256
-    """How many of the smoothest directions of the graph the ideal low-pass part keeps; 0 leaves it out."""
+    """How many of the smoothest directions of the graph count for more, or less; 0 leaves the linear part alone."""
     alpha: float = 0.3
-    """How much that part counts beside the linear one."""
+    """How much more; below 0 how much less."""
     linear_exponent: float = 0
     """a: the larger, the more popular items are recommended; below 0, rare ones."""
-    ideal_exponent: float = 0.5
-    """b, likewise."""
+    spectral_exponent: float = 0.5
+    """b, likewise for the directions."""
+    shape: float = 0
+    """The power of its eigenvalue by which a direction is scaled: 0 treats all alike, 1 follows S itself."""
 
     def __post_init__(self) -> None:
         check_whole("factors", self.factors, least=0)
-        check_number("alpha", self.alpha, zero=True)
-        for name in ("linear_exponent", "ideal_exponent"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, float)) or isinstance(value, bool) or not -10 <= value <= 10:
-                raise InputError(f"{name} must be a number between -10 and 10, not {value}.")
+        for name in ("alpha", "linear_exponent", "spectral_exponent", "shape"):
+            value, least = getattr(self, name), 0 if name == "shape" else -LARGEST_EXPONENT
+            if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= LARGEST_EXPONENT:
+                raise InputError(f"{name} must be a number between {least} and {LARGEST_EXPONENT}, not {value}.")
 
     def fit(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> FittedItems:
-        vectors = smoothest_directions(train, min(self.factors, train.n_items), torch.device(device))
-        numbers = float(self.alpha), float(self.linear_exponent), float(self.ideal_exponent)
-        return FittedItems(self, train, GraphFilter(train.indptr, train.items, vectors, *numbers))
+        k = min(self.factors, train.n_items) if self.alpha else 0
+        values, vectors = smoothest_directions(train, k, torch.device(device))
+        gains = self.alpha * values**self.shape
+        exponents = float(self.linear_exponent), float(self.spectral_exponent)
+        return FittedItems(self, train, GraphFilter(train.indptr, train.items, vectors, gains, *exponents))
 
 
-def smoothest_directions(train: Interactions, k: int, device: torch.device) -> Tensor:
-    """float32 [n_items, k]: the first k right singular vectors of R̃ = D_U^-½ R D_I^-½, by subspace iteration.
+def smoothest_directions(train: Interactions, k: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """float32 [k] and [n_items, k]: the first eigenvalues and eigenvectors of S = R̃ᵀR̃ with R̃ = D_U^-½ R D_I^-½.
 
-    It starts from the same random directions every time. Only V Vᵀ matters, so signs and order do not.
+    By subspace iteration, from the same random directions every time.
     """
     if not k:
-        return torch.empty(train.n_items, 0, device=device)
+        return torch.empty(0, device=device), torch.empty(train.n_items, 0, device=device)
     width = min(train.n_items, max(int(_OVERSAMPLING * k), k + _LEAST_MORE))
     needed = 4 * width * (3 * train.n_items + train.n_users)
     check_memory(needed, device, f"gfcf with {k:,} factors", "lower factors")
@@ -67,7 +71,8 @@ def smoothest_directions(train: Interactions, k: int, device: torch.device) -> T
         basis = torch.linalg.qr(to_items @ (to_users @ basis))[0]
     image = to_users @ basis
     values, within = torch.linalg.eigh((image.T @ image).double())
-    return (basis @ within[:, values.argsort(descending=True)[:k]].float()).contiguous()
+    first = values.argsort(descending=True)[:k]
+    return values[first].float().clamp(min=0), (basis @ within[:, first].float()).contiguous()
 
 
 def _normalised(train: Interactions, device: torch.device) -> tuple[Tensor, Tensor]:

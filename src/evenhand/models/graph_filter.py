@@ -1,7 +1,7 @@
 """A filter on the graph of users and items, applied to what a user has and never written out.
 
-A linear part walks from a user's items to all who have them and on to theirs; an ideal low-pass part keeps only the
-smoothest directions of the graph. The graph belongs to the filter, so a new user is just another row to filter.
+A linear part walks from a user's items to all who have them and on to theirs; a spectral part counts the smoothest
+directions of the graph for more, or for less. The graph belongs to the filter: a new user is just another row.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from evenhand.data.csr import gather_rows
 from evenhand.data.interactions import Interactions
 from evenhand.models.item_weights import ItemTable
 
+LARGEST_EXPONENT = 10
+
 
 @dataclass(frozen=True, eq=False)
 class GraphFilter(ItemTable):
-    """`F = D^-a S D^a + alpha · D^-b V Vᵀ D^b`; a user's scores are `x F`, x being 1 for the items they have.
+    """`F = D^-a S D^a + D^-b V H Vᵀ D^b`; a user's scores are `x F`, x being 1 for the items they have.
 
     With R the graph's users × items, `S = R̃ᵀR̃` for `R̃ = D_U^-½ R D^-½`, D and D_U the numbers of users of an item
-    and of items of a user. V holds singular vectors of R̃. Items without users have score 0.
+    and of items of a user. V holds eigenvectors of S and the diagonal H their gains. Items without users score 0.
     """
 
     indptr: np.ndarray
@@ -35,10 +37,11 @@ class GraphFilter(ItemTable):
     """int32 [n_pairs]"""
     vectors: Tensor
     """float32 [n_items, k]: V"""
-    alpha: float
+    gains: Tensor
+    """float32 [k]: the diagonal of H; below 0, a direction counts for less than S has it."""
     linear_exponent: float
     """a: the larger, the more popular items are recommended."""
-    ideal_exponent: float
+    spectral_exponent: float
     """b, likewise."""
 
     kind: ClassVar[str] = "graph-filter"
@@ -49,15 +52,15 @@ class GraphFilter(ItemTable):
 
     def scores(self, touched: Interactions, users: np.ndarray) -> Tensor:
         found = self._linear(touched, users)
-        if self.vectors.shape[1] and self.alpha:
+        if len(self.gains):
             _, items = gather_rows(touched.indptr, touched.items, users)
             lengths = touched.activity[users]
             offsets = torch.from_numpy(np.cumsum(lengths) - lengths).to(found.device)
-            into, out = self._ideal
+            into, out = self._spectral
             smooth = torch.nn.functional.embedding_bag(
                 torch.from_numpy(items).to(found.device), into, offsets, mode="sum"
             )
-            found.addmm_(smooth, out.T, alpha=self.alpha)
+            found.addmm_(smooth, out.T)
         return found
 
     def _linear(self, touched: Interactions, users: np.ndarray) -> Tensor:
@@ -100,11 +103,11 @@ class GraphFilter(ItemTable):
         return scales[0], scales[1], scales[2]
 
     @cached_property
-    def _ideal(self) -> tuple[Tensor, Tensor]:
-        """V with what stands before it and after it."""
-        degree, b = np.diff(self._by_item[0]), self.ideal_exponent
+    def _spectral(self) -> tuple[Tensor, Tensor]:
+        """V with all that stands before it, H included, and with what stands after it."""
+        degree, b = np.diff(self._by_item[0]), self.spectral_exponent
         before, after = (torch.from_numpy(power(degree, e)).to(self.vectors.device)[:, None] for e in (-b, b))
-        return self.vectors * before, self.vectors * after
+        return self.vectors * before * self.gains, self.vectors * after
 
     @cached_property
     def _matrices(self) -> tuple[Tensor, Tensor]:
@@ -117,22 +120,26 @@ class GraphFilter(ItemTable):
         return by_user, by_item
 
     def tensors(self) -> dict[str, Tensor]:
-        numbers = (self.alpha, self.linear_exponent, self.ideal_exponent)
+        exponents = (self.linear_exponent, self.spectral_exponent)
         return {
             "indptr": torch.from_numpy(self.indptr),
             "items": torch.from_numpy(self.items),
             "vectors": self.vectors,
-            "parameters": torch.tensor(numbers, dtype=torch.float64),
+            "gains": self.gains,
+            "exponents": torch.tensor(exponents, dtype=torch.float64),
         }
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> GraphFilter:
         arrays = tensors["indptr"].numpy(), tensors["items"].numpy()
-        return cls(*arrays, tensors["vectors"], *tensors["parameters"].tolist())
+        linear, spectral = tensors["exponents"].tolist()
+        return cls(*arrays, tensors["vectors"], tensors["gains"], linear, spectral)
 
     def fits(self, n_items: int) -> bool:
         return (
-            (self.indptr.dtype, self.items.dtype, self.vectors.dtype) == (np.int64, np.int32, torch.float32)
+            (self.indptr.dtype, self.items.dtype) == (np.int64, np.int32)
+            and self.vectors.dtype == self.gains.dtype == torch.float32
+            and self.gains.shape == self.vectors.shape[1:]
             and self.vectors.ndim == 2
             and len(self.vectors) == n_items
             and self.indptr.ndim == 1
@@ -141,7 +148,9 @@ class GraphFilter(ItemTable):
             and bool((np.diff(self.indptr) >= 0).all())
             and self.items.shape == (self.indptr[-1],)
             and bool(((self.items >= 0) & (self.items < n_items)).all())
-            and all(np.isfinite(x) for x in (self.alpha, self.linear_exponent, self.ideal_exponent))
+            and all(
+                type(x) is float and abs(x) <= LARGEST_EXPONENT for x in (self.linear_exponent, self.spectral_exponent)
+            )
         )
 
 
