@@ -12,7 +12,7 @@ __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
     from evenhand.audit.run_audit import audit
-    from evenhand.baselines import ALS, EASE, ItemKNN, Popular
+    from evenhand.baselines import ALS, EASE, GFCF, ItemKNN, Popular
     from evenhand.data.datasets.load import load_dataset, load_split
     from evenhand.data.interactions import Interactions
     from evenhand.data.simulate import simulate
@@ -55,6 +55,7 @@ _HOME = {
     "rerank": "evenhand.models.rerank",
     "ALS": "evenhand.baselines",
     "EASE": "evenhand.baselines",
+    "GFCF": "evenhand.baselines",
     "ItemKNN": "evenhand.baselines",
     "Popular": "evenhand.baselines",
     "AUCSampler": "evenhand.samplers",
@@ -70,6 +71,7 @@ _HOME = {
 __all__ = [
     "ALS",
     "EASE",
+    "GFCF",
     "MF",
     "AUCSampler",
     "DynamicSampler",
