@@ -214,8 +214,28 @@ def test_explain_says_what_will_be_done() -> None:
     assert lines[0].startswith("data: 60 users × 40 items; pairs: train ")
     assert "10 without a better one, by NDCG@10 of 5 of " in lines[2]
     assert lines[4] == "encoder: mf with vectors of length 8; 2 seeds, side by side, on cpu"
-    assert "engine numba; dense updates; ranks from 64 draws, off by at most 0.17 with 95% confid" in lines[5]
-    assert lines[6].startswith("rns: engine numba; dense updates; memory about ")
+    l2 = "L2 0.0001 on the rows of a batch, alike for rare and popular items"
+    assert f"engine numba; dense updates; {l2}; ranks from 64 draws, off by at most 0.17 with 95% confid" in lines[5]
+    assert lines[6].startswith(f"rns: engine numba; dense updates; {l2}; memory about ")
+
+
+class Mine(UniformSampler):
+    """Somebody's own sampler, which compiled steps cannot know."""
+
+
+def test_a_sampler_of_ones_own_is_announced_with_the_engine_that_it_gets() -> None:
+    parts, settings = split(), Settings().under("honest", MF(dim=4))
+    for device, engine in (("cpu", "torch"), ("cuda", "graph")):
+        work = work_of(parts.train, None, MF(dim=4), [Mine()], settings, BPR(), torch.device(device))
+        assert work.engine == engine
+    hot = np.zeros(40, bool)
+    assert Trainer(parts.train, MF(dim=4), [Mine()], [0], settings, CPU, hot=hot).engine.name == "torch"
+
+
+def test_one_replica_that_follows_alpha_decides_the_engine_of_all() -> None:
+    samplers = [AUCSampler(), AUCSampler(alpha="auto")]
+    work = work_of(split().train, None, MF(dim=4), samplers, Settings(), BPR(), torch.device("cuda"))
+    assert work.engine == "graph"
 
 
 def test_explain_on_the_command_line() -> None:
@@ -232,7 +252,7 @@ def test_explain_on_the_command_line() -> None:
         "cpu",
     )
     assert ended.code == 0
-    assert "rns: engine torch; dense updates; memory about" in ended.out
+    assert "rns: engine torch; dense updates; L2 " in ended.out
     assert "popular: fitted on train once" in ended.out
     ended = evenhand(
         "compare",

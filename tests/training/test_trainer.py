@@ -30,6 +30,7 @@ from evenhand.testing import checkerboard, corner_cases
 from evenhand.training import Fit, Settings, train
 from evenhand.training.early_stopping import BestTest, BestValidation, LastEpoch
 from evenhand.training.engines.torch_engine import TorchEngine
+from evenhand.training.run import refitted
 from evenhand.training.settings import USUAL_PAIRS
 from evenhand.training.trainer import Trainer
 from evenhand.utils.errors import InputError, RunError
@@ -637,3 +638,32 @@ def test_the_usual_decay_falls_as_pairs_grow_where_every_row_moves() -> None:
         assert found == pytest.approx(encoder.weight_decay * USUAL_PAIRS / len(large), rel=0.01)
     assert Settings(updates="sparse").under("paper", MF(), large, BPR()).weight_decay == MF.weight_decay
     assert Settings(weight_decay=0.1).under("paper", MF(), large, BPR()).weight_decay == 0.1
+
+
+@pytest.mark.parametrize("batch", [7, 64])
+def test_the_automatic_alpha_of_compiled_steps_is_that_of_the_formula(batch: int) -> None:
+    """α follows the mean of what the probes won: over the positives of a batch, the last and smaller one too."""
+    log = random_split().train
+    assert len(log) % batch
+    settings = Settings(batch=batch)
+    found = []
+    for engine in ("auto", "torch"):
+        running = loop(log, AUCSampler(alpha="auto", probes=3), [0, 1], replace(settings, engine=engine))
+        found.append((running.engine.name, running.run_epoch(0).sampler["alpha"]))
+    assert [name for name, _ in found] == ["numba", "torch"]
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-5)
+    assert (found[0][1] != 0.5).all()
+
+
+def test_which_setting_is_blamed() -> None:
+    parts = random_split()
+    for settings, name in ((Settings(weight_decay=1e30), "--weight-decay"), (Settings(lr=1e30), "--lr")):
+        with pytest.raises(RunError, match=rf"lower {name}, as 1e\+30 is probably too high"):
+            train(parts, MF(dim=4), UniformSampler(), 1, settings)
+
+
+def test_a_refit_trains_for_the_mean_of_the_best_epochs() -> None:
+    """Not the largest, nor that of the seed that recommends: (1 + 2 + 6) / 3."""
+    parts, settings = random_split(), Settings(epochs=6, patience=None)
+    fitted = replace(train(parts, MF(dim=4), UniformSampler(), 3, settings), epochs=(1, 2, 6))
+    assert len(refitted(fitted, parts, MF(dim=4), UniformSampler(), settings).history) == 3
