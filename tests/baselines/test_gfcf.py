@@ -38,17 +38,18 @@ def dense_filter(log: Interactions, k: int, alpha: float, a: float, b: float, sh
 @pytest.mark.parametrize(
     ("parameters", "expected"),
     [
-        ({"factors": 0}, (0.784651, 0.756874, 0.288675, 0.428152, 0)),
+        ({"alpha": 0}, (0.784651, 0.756874, 0.288675, 0.428152, 0)),
         ({"alpha": 0.3}, (1.027746, 0.972536, 0.316108, 0.541963, 0)),
     ],
 )
 def test_published_filters_on_the_toy_log(parameters: dict[str, float], expected: tuple[float, ...]) -> None:
-    fitted = GFCF(**{"factors": 2, **parameters}).fit(TOY)  # type: ignore[arg-type]
+    published = {"factors": 2, "linear_exponent": 0, "spectral_exponent": 0.5}
+    fitted = GFCF(**(published | parameters)).fit(TOY)  # type: ignore[arg-type]
     np.testing.assert_allclose(fitted.scores(np.array([0]))[0], expected, atol=1e-6)
 
 
 def test_a_new_user_of_the_toy_log_is_just_another_row() -> None:
-    model = GFCF(factors=2).fit(TOY).model()
+    model = GFCF(2, 0.3, 0, 0.5).fit(TOY).model()
     new = model.fold_in(Interactions.from_pairs([0, 0], [1, 2], n_items=5))
     np.testing.assert_allclose(new.scores(np.array([0]))[0], (0.915166, 0.496338, 0.706612, 0.263135, 0), atol=1e-6)
 
@@ -95,7 +96,7 @@ def test_a_saved_filter_recommends_the_same(tmp_path: Path) -> None:
         loaded.fold_in(history).scores(np.array([0])), model.fold_in(history).scores(np.array([0]))
     )
     near = loaded.similar(model.known.item_ids[3].as_py(), k=4)
-    row = matrix(Interactions.from_pairs([0], [3], n_items=log.n_items)) @ dense_filter(log, 6, 0.3, 0, 0.5)
+    row = matrix(Interactions.from_pairs([0], [3], n_items=log.n_items)) @ dense_filter(log, 6, 0.3, 0.4, 0.4)
     row[0, 3] = -np.inf
     best = np.argsort(-row[0], kind="stable")[:4]
     assert near["item"].to_pylist() == [model.known.item_ids[int(i)].as_py() for i in best]

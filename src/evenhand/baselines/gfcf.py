@@ -24,17 +24,17 @@ class GFCF(Baseline):
     """`s_u = x_u (D^-a S D^a + alpha · D^-b V Λ^shape Vᵀ D^b)`, V the first `factors` eigenvectors of S.
 
     S is the normalised co-occurrence of items, Λ its eigenvalues, D the items' popularity; `GraphFilter` spells it out.
-    As published shape and a are 0 and b is ½. With shape 1 and a = b the first directions of S count 1 + alpha times:
+    As published: 256 factors, alpha .3, shape and a 0, b ½. With shape 1 and a = b the first directions of S count 1 + alpha times:
     a negative alpha flattens the spectrum, as ChebyCF's polynomial does for 20 times the work.
     """
 
-    factors: int = 256
+    factors: int = 64
     """How many of the smoothest directions of the graph count for more, or less; 0 leaves the linear part alone."""
     alpha: float = 0.3
     """How much more; below 0 how much less."""
-    linear_exponent: float = 0
+    linear_exponent: float = 0.4
     """a: the larger, the more popular items are recommended; below 0, rare ones."""
-    spectral_exponent: float = 0.5
+    spectral_exponent: float = 0.4
     """b, likewise for the directions."""
     shape: float = 0
     """The power of its eigenvalue by which a direction is scaled: 0 treats all alike, 1 follows S itself."""
