@@ -60,9 +60,9 @@ def loss(users: np.ndarray, items: np.ndarray, train: eh.Interactions, baseline:
 def our_run(train: eh.Interactions, baseline: ALS) -> tuple[float, float]:
     """(seconds, loss)"""
     began = time.perf_counter()
-    fitted = baseline.fit(train)
+    fitted = baseline.fit_pairs(train)
     seconds = time.perf_counter() - began
-    return seconds, loss(*(side.numpy() for side in fitted.vectors), train, baseline)
+    return seconds, loss(*(side[0].numpy() for side in fitted.vectors), train, baseline)
 
 
 def their_run(train: eh.Interactions, baseline: ALS, other: str, threads: int, folder: str) -> tuple[float, float, str]:
@@ -105,7 +105,7 @@ def main() -> None:
     steps = ALS.steps if asked.solver == "cg" else 0
     baseline = ALS(factors=asked.factors, iterations=asked.iterations, steps=steps)
     print(f"{train}; {baseline}; {asked.threads} threads")
-    replace(baseline, iterations=1).fit(train)
+    replace(baseline, iterations=1).fit_pairs(train)
     ours, theirs = [], []
     with tempfile.TemporaryDirectory() as folder:
         shape = [train.n_users, train.n_items]

@@ -20,7 +20,7 @@ import torch
 import evenhand as eh
 from evenhand.data.simulate import simulate_log
 from evenhand.data.splits import Split
-from evenhand.methods import contender
+from evenhand.methods import parse
 from evenhand.training import Fit, Settings, train
 from evenhand.training.checkpoints import Checkpoints
 
@@ -48,7 +48,7 @@ def timed(split: Split, asked: argparse.Namespace, folder: Path | None) -> tuple
     fitted = train(
         split,
         eh.MF(dim=asked.dim),
-        contender(asked.method).sampler,
+        parse(asked.method).sampler,
         asked.seeds,
         settings,
         device="cpu",

@@ -10,7 +10,7 @@ import itertools
 import numpy as np
 
 import evenhand as eh
-from evenhand.methods import contender
+from evenhand.methods import parse
 from evenhand.training.run import train
 
 options = argparse.ArgumentParser(description=__doc__)
@@ -30,7 +30,7 @@ encoder = eh.MF(given.dim) if given.encoder == "mf" else eh.LightGCN(given.dim, 
 for lr, decay in itertools.product(given.lr.split(","), given.weight_decay.split(",")):
     for method in given.methods.split(","):
         settings = eh.Settings(lr=float(lr), weight_decay=float(decay))
-        one = contender(method)
+        one = parse(method)
         fitted = train(
             split, encoder, one.sampler, given.seeds, settings, objective=one.objective, ks=(10,), device=given.device
         )

@@ -61,8 +61,8 @@ def main() -> None:
     print(f"{'encoder':10}{'method':18}{'users':12}" + "".join(f"{name + '@10':>9}" for name in SHOWN))
     for encoder in asked.encoders.split(","):
         for method in asked.methods.split(","):
-            inside = eh.fit(split, encoder, method, asked.seeds, progress=False)
-            outside = eh.fit(without(split, held), encoder, method, asked.seeds, progress=False)
+            inside = eh.fit(split, method, encoder, asked.seeds, progress=False)
+            outside = eh.fit(without(split, held), method, encoder, asked.seeds, progress=False)
             began = time.perf_counter()
             folded = user_vectors(outside.item_vectors, split.train)
             seconds = time.perf_counter() - began

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import evenhand as eh
-from evenhand.methods import contender
+from evenhand.methods import parse
 from evenhand.training.run import train
 
 
@@ -37,7 +37,7 @@ for encoder in (eh.MF(dim=64), eh.LightGCN(dim=64)):
             settings = eh.Settings(epochs=6, patience=None, deterministic=deterministic)
 
             def run(**how: Any) -> tuple[Tensor, Tensor]:
-                return train(split, encoder, contender(method).sampler, 3, settings, device="cuda", **how).model.vectors  # noqa: B023
+                return train(split, encoder, parse(method).sampler, 3, settings, device="cuda", **how).model.vectors  # noqa: B023
 
             whole, again = run(), run()
             with tempfile.TemporaryDirectory() as folder:

@@ -22,7 +22,7 @@ import json, sys
 import numpy as np
 import numba, torch
 from evenhand.data.interactions import Interactions
-from evenhand.methods import contender
+from evenhand.methods import parse
 from evenhand.training.memory_estimate import work_of
 from evenhand.encoders import encoder_named
 from evenhand.training.run import train
@@ -33,7 +33,7 @@ def kilobytes(name):
     return next(int(line.split()[1]) for line in lines if line.startswith(name))
 
 n_users, n_items, seeds, encoder, method, settings = json.loads(sys.argv[1])
-one, settings = contender(method), Settings(epochs=1, batch=16384, eval_users=1000, **settings)
+one, settings = parse(method), Settings(epochs=1, batch=16384, eval_users=1000, **settings)
 generator = np.random.default_rng(0)
 def fitted(n_users, n_items):
     place = (np.arange(15) + generator.random((n_users, 15))) / 15

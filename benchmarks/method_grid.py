@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 import evenhand as eh
-from evenhand.methods import contender
+from evenhand.methods import parse
 from evenhand.training.run import train
 
 OWN = {
@@ -39,7 +39,7 @@ for name in given.methods.split(","):
         fitted = train(
             split,
             encoder,
-            (one := contender(name + own)).sampler,
+            (one := parse(name + own)).sampler,
             2,
             settings,
             objective=one.objective,
@@ -53,10 +53,10 @@ for name in given.methods.split(","):
     final = train(
         eh.given_split(*parts),
         encoder,
-        contender(method).sampler,
+        parse(method).sampler,
         5,
         replace(settings, epochs=100),
-        objective=contender(method).objective,
+        objective=parse(method).objective,
         protocol="paper",
         device=given.device,
         ks=(5,),

@@ -59,7 +59,7 @@ def quality(asked: argparse.Namespace) -> None:
     split = eh.Interactions.read(asked.ratings).split(seed=0)
     assert split.validation is not None
     for method in asked.methods.split(","):
-        model = eh.fit(split, "mf", method, asked.seeds, progress=False)
+        model = eh.fit(split, method, "mf", asked.seeds, progress=False)
         recs = candidate_lists(model, split, asked.candidates)
         print(f"\n{method}, MF, {asked.seeds} seeds, {asked.candidates} candidates a user, top {asked.k}")
         print("| list | λ | " + " | ".join(SHOWN) + " |")
@@ -76,9 +76,9 @@ def defaults(asked: argparse.Namespace) -> None:
     print("| data | recommender | " + " | ".join(METHODS) + " |")
     for data, split in splits.items():
         everyone = np.arange(split.n_users)
-        lists = {"mf rns": candidate_lists(eh.fit(split, "mf", "rns", 1, progress=False), split, 100)}
+        lists = {"mf rns": candidate_lists(eh.fit(split, "rns", "mf", 1, progress=False), split, 100)}
         for baseline in (eh.EASE(), eh.ItemKNN()):
-            scores = baseline.fit(split.train).scores
+            scores = baseline.fit_pairs(split.train).scores
             top = top_by(scores, split.n_items, everyone, 100, exclude=split.train)
             lists[type(baseline).__name__] = list_table(split.train, everyone, *top)
         for name, recs in lists.items():

@@ -16,11 +16,10 @@ from functools import cache
 from pathlib import Path
 
 import evenhand as eh
-from evenhand.baselines import BASELINES
 from evenhand.data.splits import Split
 from evenhand.encoders import ENCODERS
 from evenhand.experiments.compare import compare
-from evenhand.methods import METHODS
+from evenhand.methods import BASELINES, METHODS
 from evenhand.metrics.statistics import Summary
 from evenhand.training.settings import usual_decay
 
@@ -68,7 +67,7 @@ def measure(name: str) -> Recorded:
     settings = replace(SETTINGS, negatives=8 if method == "bc-loss" else None)
     made = ENCODERS[encoder or "mf"](dim=DIM)
     settings = replace(settings, weight_decay=usual_decay(made, "auto", split().train))
-    found = compare(split(), [asked], made, SEEDS, settings, ks=(K,), device="cpu").row(asked, K)
+    found = compare(split(), [asked], made, SEEDS, settings, k=K, device="cpu").row(asked, K)
     return {metric: _rounded(found.metrics[metric]) for metric in TOLERANCE}
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from evenhand.experiments.front import Pick
-from evenhand.experiments.goals import parse_goals
+from evenhand.experiments.goals import Pick, parse_goals
 from evenhand.experiments.search_result import TuneResult, picked_trial
 from evenhand.experiments.search_space import search_space
-from evenhand.experiments.setup import Setup
-from evenhand.experiments.trial import Trial, Verdict
+from evenhand.experiments.trials import Trial, Verdict
+from evenhand.methods import parse
 
 FRONT = ((0.400, 0.680), (0.395, 0.650), (0.380, 0.645), (0.350, 0.640))
 """Trials 2 to 5, whose knee is trial 3."""
@@ -17,9 +16,9 @@ FRONT = ((0.400, 0.680), (0.395, 0.650), (0.380, 0.645), (0.350, 0.640))
 
 def sample_search(label: str = "bc-loss", problem: str = "the loss became infinite", pick: Pick = "knee") -> TuneResult:
     """The defaults, four trials on the front, one beside it, one far away and one that failed."""
-    asked = Setup.of("bc-loss")
-    setup = replace(asked, entrant=replace(asked.entrant, label=label))
-    space, goals = search_space(Setup.of("bc-loss")), parse_goals("ndcg@10,ohr@10")
+    asked = parse("bc-loss")
+    setup = replace(asked, asked=label)
+    space, goals = search_space(parse("bc-loss")), parse_goals("ndcg@10,ohr@10")
     values = [(0.370, 0.660), *FRONT, (0.372, 0.655), (0.050, 0.950)]
     verdicts = [Verdict(value, (0.012, 0.010)) for value in values]
     verdicts.append(Verdict((0.0, 1.0), (), problem))

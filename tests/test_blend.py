@@ -1,7 +1,9 @@
 """Blends: the maths against plain loops, what held-out pairs settle, folders, new users, the command."""
 
 import itertools
+import json
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -12,13 +14,11 @@ from hypothesis import strategies as st
 
 from evenhand.baselines import ALS, EASE, Blend
 from evenhand.baselines import blend as blend_module
-from evenhand.baselines.blend import _Judge, _Steps, _summed, averaged
-from evenhand.baselines.run import fit_baseline
+from evenhand.baselines.blend import _Scale, _Steps, _summed, averaged
 from evenhand.data.interactions import Interactions
 from evenhand.data.simulate import simulate_log
 from evenhand.data.splits import Split, held_out_share
-from evenhand.experiments.entrants import entrant
-from evenhand.experiments.named import RECIPES, asked_method
+from evenhand.methods import RECIPES, from_info, made_by, on_top_of, parse
 from evenhand.models.blend_model import BlendModel, blended, standardised
 from evenhand.models.factors import FactorModel, load
 from evenhand.models.vector_files import export, vectors_from
@@ -33,7 +33,11 @@ def log() -> Interactions:
 
 @pytest.fixture(scope="module")
 def fitted(log: Interactions) -> BlendModel:
-    return Blend("ease+als").fit(log).model()
+    return blend("ease+als").fit_pairs(log)
+
+
+def blend(parts: str = "ease+als+auc-ns", shares: str = "auto", encoder: str = "auto") -> Blend:
+    return cast("Blend", parse(f"blend:parts={parts}:shares={shares}:encoder={encoder}"))
 
 
 # ---- the maths
@@ -77,7 +81,7 @@ def test_balanced_ease_is_the_least_squares_of_the_scaled_matrix(log: Interactio
         a = scaled[:, others]
         b = np.linalg.solve(a.T @ a + l2 * np.eye(n - 1), a.T @ scaled[:, j])
         expected[others, j] = scale[others] * b / scale[j]
-    found = EASE(l2=l2, balance=balance).fit(log).scores(np.arange(log.n_users))
+    found = EASE(l2=l2, balance=balance).fit_pairs(log).scores(np.arange(log.n_users))
     assert np.allclose(found, x @ expected, atol=1e-3)
 
 
@@ -88,7 +92,7 @@ def test_balanced_ease_is_the_least_squares_of_the_scaled_matrix(log: Interactio
 @settings(max_examples=15, deadline=None)
 def test_shares_are_a_summit_of_the_grid(seed: int) -> None:
     log = simulate_log(40, 25, 500, seed=3)
-    judge = _Judge(*held_out_share(log, 0.2))
+    judge = _Scale(*held_out_share(log, 0.2))
     drawn = torch.randn(3, len(judge.users), 25, generator=torch.Generator().manual_seed(seed))
     scores = [standardised(one) for one in drawn]
     shares = judge.shares(scores)
@@ -104,7 +108,7 @@ def test_shares_are_a_summit_of_the_grid(seed: int) -> None:
 
 def test_a_part_of_noise_gets_little(log: Interactions) -> None:
     rest, held = held_out_share(log, 0.2)
-    judge = _Judge(rest, held)
+    judge = _Scale(rest, held)
     oracle = torch.zeros(log.n_users, log.n_items)
     oracle[held.users, held.items] = 1
     noise = torch.randn(len(judge.users), log.n_items, generator=torch.Generator().manual_seed(0))
@@ -122,13 +126,13 @@ def test_held_out_pairs_are_a_part_that_repeats(log: Interactions) -> None:
 
 
 def test_with_all_of_the_share_a_part_ranks_as_it_does_alone(log: Interactions) -> None:
-    alone = EASE(l2=400).fit(log).model()
-    model = BlendModel((alone, ALS(factors=4).fit(log).model()), (1.0, 0.0), log)
+    alone = EASE(l2=400).fit_pairs(log)
+    model = BlendModel((alone, ALS(factors=4).fit_pairs(log)), (1.0, 0.0), log)
     assert model.recommend(k=10)["item"].equals(alone.recommend(k=10)["item"])
 
 
 def test_a_part_without_a_share_is_left_out(log: Interactions) -> None:
-    model = Blend("ease+als", shares="1+0").fit(log).model()
+    model = blend("ease+als", shares="1+0").fit_pairs(log)
     assert [part.kind for part in model.parts] == ["dense"]
     assert model.weights == (1.0,)
 
@@ -138,13 +142,13 @@ def test_every_part_is_fitted_again_to_all_pairs(log: Interactions, fitted: Blen
     rows = np.arange(log.n_users)
     values = dict(ease.info["rival"])
     values.pop("name")
-    assert torch.equal(ease.scores(rows), EASE(**values).fit(log).scores(rows))
+    assert torch.equal(ease.scores(rows), EASE(**values).fit_pairs(log).scores(rows))
 
 
 def test_trained_parts_repeat_by_seed(log: Interactions) -> None:
-    blend = Blend("als+auc-ns", encoder="mf", shares="1+1")
+    one = blend("als+auc-ns", encoder="mf", shares="1+1")
     rows = np.arange(log.n_users)
-    first, again, other = (blend.fit(log, seed).scores(rows) for seed in (0, 0, 1))
+    first, again, other = (one.fit_pairs(log, seed).scores(rows) for seed in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
@@ -182,7 +186,7 @@ def test_people_it_has_never_seen(log: Interactions, fitted: BlendModel) -> None
 
 @pytest.fixture(scope="module")
 def vectors(log: Interactions) -> FactorModel:
-    return ALS(factors=4).fit(log).model()
+    return ALS(factors=4).fit_pairs(log)
 
 
 @pytest.mark.parametrize("form", ["model", "parquet", "npz"])
@@ -195,7 +199,7 @@ def test_vectors_are_found_by_their_ids(tmp_path: Path, log: Interactions, vecto
     some = log.take(log.users > 5)
     found = vectors_from(place, some)
     assert torch.equal(found.item_vectors[0], vectors.item_vectors[0])
-    model = Blend(f"{place}+als", shares="1+0").fit(log).model()
+    model = blend(f"{place}+als", shares="1+0").fit_pairs(log)
     assert model.recommend(k=5)["item"].equals(vectors.recommend(k=5)["item"])
 
 
@@ -224,7 +228,7 @@ def test_vectors_of_other_data_are_refused(tmp_path: Path, log: Interactions, ve
 
 
 def test_a_model_without_vectors_is_no_base(tmp_path: Path, log: Interactions) -> None:
-    EASE().fit(log).model().save(tmp_path / "ease")
+    EASE().fit_pairs(log).save(tmp_path / "ease")
     with pytest.raises(InputError, match="no vectors"):
         vectors_from(tmp_path / "ease", log)
 
@@ -235,20 +239,17 @@ def test_a_model_without_vectors_is_no_base(tmp_path: Path, log: Interactions) -
 @pytest.mark.parametrize(
     ("made", "told"),
     [
-        (lambda: Blend("ease"), "two or more different parts"),
-        (lambda: Blend("ease+ease"), "two or more different parts"),
-        (lambda: Blend("ease+esae"), "esae"),
-        (lambda: Blend("ease+als", shares="1"), "one number a part"),
-        (lambda: Blend("ease+als", shares="0+0"), "one number a part"),
-        (lambda: Blend("ease+als", shares="1+x"), "one number a part"),
-        (lambda: Blend(encoder="gcn"), "encoder"),
-        (lambda: Blend("/tmp+als"), "have seen the pairs"),
-        (lambda: asked_method("rns", recipe="best"), "leave --method and --base out"),
-        (lambda: asked_method(recipe="bets"), "best"),
-        (lambda: asked_method(base_share=0.3), "name one"),
-        (lambda: asked_method("auc-ns:alpha=0.8", base="ease"), "name alone"),
-        (lambda: asked_method(base="esae"), "ease"),
-        (lambda: asked_method(base="ease", base_share=1.0), "between 0 and 1"),
+        (lambda: blend("ease"), "two or more different parts"),
+        (lambda: blend("ease+ease"), "two or more different parts"),
+        (lambda: blend("ease+esae"), "esae"),
+        (lambda: blend("ease+als", shares="1"), "one number a part"),
+        (lambda: blend("ease+als", shares="0+0"), "one number a part"),
+        (lambda: blend("ease+als", shares="1+x"), "one number a part"),
+        (lambda: blend(encoder="gcn"), "encoder"),
+        (lambda: blend("/tmp+als"), "have seen the pairs"),
+        (lambda: on_top_of("ease", "auc-ns:alpha=0.8", None), "name alone"),
+        (lambda: on_top_of("esae", None, None), "ease"),
+        (lambda: on_top_of("ease", None, 1.0), "between 0 and 1"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_said(made: object, told: str) -> None:
@@ -258,7 +259,7 @@ def test_what_cannot_be_is_said(made: object, told: str) -> None:
 
 def test_recipes_are_methods() -> None:
     for text in RECIPES.values():
-        assert entrant(text).label == text
+        assert parse(text).label == text
 
 
 def test_the_command_trains_a_base_and_a_method_as_one(tmp_path: Path) -> None:
@@ -278,9 +279,14 @@ def test_the_command_trains_a_base_and_a_method_as_one(tmp_path: Path) -> None:
         assert fast.code == 0, fast.err
         assert fast.document["seeds"] == seeds
         assert load(place).info["method"] == "als"
-    both = evenhand("train", str(data), "--recipe", "fast", "--method", "rns", "--out", str(tmp_path / "x"))
-    assert both.code == 2
-    assert "leave --method and --base out" in both.err
+    for asked, told in (
+        (("--recipe", "fast", "--method", "rns"), "leave --method and --base out"),
+        (("--recipe", "bets"), "best"),
+        (("--base-share", "0.3"), "name one"),
+    ):
+        refused = evenhand("train", str(data), *asked, "--out", str(tmp_path / "x"))
+        assert refused.code == 2
+        assert told in refused.err
 
 
 def test_averaged_seeds_score_as_their_sum(log: Interactions) -> None:
@@ -298,54 +304,71 @@ def test_a_trained_part_may_be_the_mean_of_several_seeds_that_no_other_seed_shar
     log: Interactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blend_module, "AVERAGED", {"cpu": 3})
-    blends = [Blend(parts="ease+rns", shares="1+1", encoder="lightgcn").fit(log, seed) for seed in (0, 1)]
-    seeds = [set(blend.model().parts[1].info["averaged_seeds"]) for blend in blends]
+    blends = [blend(parts="ease+rns", shares="1+1", encoder="lightgcn").fit_pairs(log, seed) for seed in (0, 1)]
+    seeds = [set(one.parts[1].info["averaged_seeds"]) for one in blends]
     assert [len(one) for one in seeds] == [3, 3]
     assert not seeds[0] & seeds[1]
 
 
 def test_a_validation_part_settles_everything_and_nothing_is_fitted_again(log: Interactions) -> None:
     rest, held = held_out_share(log, 0.25)
-    fitted = Blend("ease+als").fit_in_steps(rest, 0, "cpu", None, held).model()
-    settled = _Judge(rest, held)
-    makers = [Blend("ease+als")._makers(name, rest, 0, torch.device("cpu")) for name in ("ease", "als")]
-    best = [settled.best(each, _Steps(0, None)) for each in makers]
+    fitted = blend("ease+als").settle(rest, held, 0, torch.device("cpu"), None)
+    settled = _Scale(rest, held)
+    cpu, both = torch.device("cpu"), blend("ease+als")
+    best = [settled.best(both.forms(part, rest, cpu), 0, cpu, _Steps(0, None)) for part in both.parts]
     shares = settled.shares([one.scores for one in best])
     assert fitted.weights == tuple(share for share in shares if share)
     everyone = np.arange(log.n_users)
     for part, one in zip(fitted.parts, (one for one, s in zip(best, shares, strict=True) if s), strict=True):
-        torch.testing.assert_close(part.scores(everyone), one.part.scores(everyone))
-    inside = Blend("ease+als").fit(rest).model()
+        torch.testing.assert_close(part.scores(everyone), one.model.scores(everyone))
+    inside = blend("ease+als").fit_pairs(rest)
     assert not torch.equal(inside.scores(everyone), fitted.scores(everyone))
 
 
 def test_honest_fits_settle_on_validation_and_paper_fits_inside_train(log: Interactions) -> None:
     rest, held = held_out_share(log, 0.25)
     split = Split(rest, held, held, "by hand")
-    hot = np.zeros(log.n_items, dtype=bool)
-    blend, everyone = Blend("ease+als"), np.arange(log.n_users)
+    both, everyone = blend("ease+als"), np.arange(log.n_users)
     wanted = {
-        "honest": blend.fit_in_steps(rest, 0, "cpu", None, held),
-        "paper": blend.fit(rest),
+        "honest": both.settle(rest, held, 0, torch.device("cpu"), None),
+        "paper": both.fit_pairs(log),  # where validation joins train
     }
     for protocol, one in wanted.items():
-        found = fit_baseline(split, blend, [0], protocol, torch.device("cpu"), hot, (5,))
-        torch.testing.assert_close(found.fitted[0].scores(everyone), one.scores(everyone))
+        found = both.fit(split, seeds=1, protocol=protocol, k=5, device="cpu")
+        torch.testing.assert_close(found.model.scores(everyone), one.scores(everyone))
+
+
+def test_parts_are_methods_with_values_of_their_own(log: Interactions, tmp_path: Path) -> None:
+    vectors = ALS(factors=4).fit_pairs(log)
+    place = tmp_path / "a+b:c"
+    vectors.save(place)
+    one = on_top_of(str(place), "dns", 0.25)
+    assert [part.name for part in one.parts] == ["vectors", "dns"]
+    assert one.shares == (0.25, 0.75)
+    values = Blend((EASE(l2=20), ALS(factors=4)), (0.5, 0.5))
+    model = values.fit_pairs(log)
+    assert [part.info["rival"] for part in model.parts] == [part.description()["rival"] for part in values.parts]
+    assert made_by(model) == values
+    assert from_info(json.loads(json.dumps(one.description()))) == one
+
+
+def names(one: Blend, log: Interactions) -> tuple[str, ...]:
+    return tuple(part.label for part in one.parts_for(log, torch.device("cpu")))
 
 
 def test_what_is_trained_depends_on_the_size_of_the_data(log: Interactions, monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = torch.device("cpu")
     whole = ("ease", "als", "auc-ns")
-    assert Blend().names_for(log, cpu) == whole
-    assert Blend().encoder_for(log, cpu) == "lightgcn"
+    assert names(blend(), log) == whole
+    assert blend().encoder_for(log, cpu) == "lightgcn"
     monkeypatch.setattr(blend_module, "GRAPH_UP_TO", {"cpu": 10})
-    assert Blend().names_for(log, cpu) == ("ease", "als")
-    assert Blend(encoder="mf").names_for(log, cpu) == whole
-    assert Blend(shares="1+1+1").names_for(log, cpu) == whole
-    assert Blend("ease+auc-ns").names_for(log, cpu) == ("ease", "auc-ns")
-    assert Blend("als+auc-ns").names_for(log, cpu) == ("als", "auc-ns")
-    assert Blend("als+auc-ns").encoder_for(log, cpu) == "mf"
+    assert names(blend(), log) == ("ease", "als")
+    assert names(blend(encoder="mf"), log) == whole
+    assert names(blend(shares="1+1+1"), log) == whole
+    assert names(blend("ease+auc-ns"), log) == ("ease", "auc-ns")
+    assert names(blend("als+auc-ns"), log) == ("als", "auc-ns")
+    assert blend("als+auc-ns").encoder_for(log, cpu) == "mf"
     monkeypatch.setattr(blend_module, "DENSE_UP_TO", 10)
-    assert Blend().names_for(log, cpu) == whole
-    settled = Blend().fit(log, 0, "cpu").model().info["settled"]
+    assert names(blend(), log) == whole
+    settled = blend().fit_pairs(log, 0, "cpu").info["settled"]
     assert set(settled) == set(whole)

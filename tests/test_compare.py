@@ -12,7 +12,7 @@ import pytest
 
 from evenhand.experiments.compare import compare
 from evenhand.experiments.verdict import headline_k, verdict
-from evenhand.methods import Contender, contender
+from evenhand.methods import parse
 from evenhand.metrics.bias import Rate
 from evenhand.metrics.users import METRICS, UserMetrics
 from evenhand.training.evaluation import Result
@@ -45,8 +45,8 @@ def fit_with(
 
 
 def judged(fits: dict[str, Fit], protocol: Any = "honest", ks: Sequence[int] = (10,)) -> str:
-    contenders: list[Contender] = [contender(label) for label in fits]
-    return verdict(contenders, fits, protocol, ks)
+    methods = [parse(label) for label in fits]
+    return verdict(methods, fits, protocol, ks)
 
 
 def test_honest_chooses_on_validation_even_if_test_disagrees() -> None:
@@ -161,7 +161,7 @@ def test_a_method_scores_the_same_whoever_it_is_compared_with() -> None:
 
 
 def test_rows_hold_every_metric_of_every_k_in_the_order_asked() -> None:
-    found = run(["dns:candidates=2", "rns"], ks=(20, 3, 3))
+    found = run(["dns:candidates=2", "rns"], k=(20, 3, 3))
     assert [(row.name, row.method, row.encoder, row.k) for row in found.rows] == [
         ("dns:candidates=2", "dns", "mf", 3),
         ("dns:candidates=2", "dns", "mf", 20),
@@ -178,7 +178,7 @@ def test_rows_hold_every_metric_of_every_k_in_the_order_asked() -> None:
 
 
 def test_the_paper_protocol_reports_the_best_test_epoch() -> None:
-    found = run(["rns"], protocol="paper", ks=(10,))
+    found = run(["rns"], protocol="paper", k=10)
     history = found.fits["rns"].model.history
     assert len(history) == SMALL.epochs
     best = [max(record["metrics"]["ndcg@10"][seed] for record in history) for seed in range(2)]

@@ -11,9 +11,8 @@ from types import ModuleType
 
 import pytest
 
-from evenhand.baselines import BASELINES
 from evenhand.encoders import ENCODERS
-from evenhand.methods import METHODS
+from evenhand.methods import BASELINES, METHODS
 from run_cli import one_thread
 
 

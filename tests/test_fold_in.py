@@ -114,7 +114,7 @@ def ratio(split: Split, encoder: Any, method: str, settings: eh.Settings | None 
 
     with one_thread():
         inside, outside = (
-            eh.fit(part, encoder, method, 1, settings, device="cpu", progress=False) for part in (split, rest)
+            eh.fit(part, method, encoder, 1, settings=settings, device="cpu", progress=False) for part in (split, rest)
         )
     folded = user_vectors(outside.item_vectors, split.train)[0]
     return ndcg(outside, folded) / ndcg(inside, inside.user_vectors[0])

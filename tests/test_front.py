@@ -16,22 +16,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import evenhand as eh
-from evenhand.baselines import BASELINES
 from evenhand.data.splits import Split
-from evenhand.experiments import ready
-from evenhand.experiments.front import PICKS, Point, front_of, knee_of, picked_of
-from evenhand.experiments.goals import accurate_first, parse_goals
-from evenhand.experiments.judge import Judge, tuning_split
+from evenhand.experiments.goals import PICKS, Point, accurate_first, front_of, knee_of, parse_goals, picked_of
 from evenhand.experiments.search_result import front_trials, picked_trial
 from evenhand.experiments.search_space import Choice
-from evenhand.experiments.setup import Setup
 from evenhand.experiments.study import Study
-from evenhand.experiments.trial import Trial, Verdict
+from evenhand.experiments.trials import Trial, TrialEvaluator, Verdict, tuning_split
 from evenhand.experiments.tune import TuneResult, tune
+from evenhand.methods import parse
 from evenhand.metrics.student_t import t_quantile
 from evenhand.metrics.users import METRICS
 from evenhand.report import search_page
-from evenhand.training import Settings
+from evenhand.training import Settings, trained
+from evenhand.training.method import Method
 from evenhand.utils.errors import InputError, RunError, StoppedError
 from run_cli import evenhand, small_log, write_log
 
@@ -62,21 +59,21 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def ridge(monkeypatch: pytest.MonkeyPatch) -> list[Setup]:
+def ridge(monkeypatch: pytest.MonkeyPatch) -> list[Method]:
     """Trials that cost nothing: alpha trades the first metric for the second, beta off 0.1 harms both."""
-    tried: list[Setup] = []
+    tried: list[Method] = []
 
-    def verdict(setup: Setup) -> Verdict:
+    def verdict(setup: Method) -> Verdict:
         p = setup.parameters()
         harm = 0.2 * min(1, abs(np.log10(p["beta"]) + 1))
         along = 2 * (p["alpha"] - 0.5)
         return Verdict((float(0.4 + 0.4 * np.sqrt(along) - harm), float(0.2 + 0.4 * along**2 + harm)))
 
-    def verdicts(judge: Judge, setups: Sequence[Setup]) -> list[Verdict]:
+    def verdicts(judge: TrialEvaluator, setups: Sequence[Method]) -> list[Verdict]:
         tried.extend(setups)
         return [verdict(setup) for setup in setups]
 
-    monkeypatch.setattr(Judge, "judged", verdicts)
+    monkeypatch.setattr(TrialEvaluator, "evaluated", verdicts)
     return tried
 
 
@@ -218,7 +215,7 @@ def test_both_values_are_those_that_an_evaluation_of_validation_finds(split: Spl
     metrics = ("ndcg@10", "ohr@10", "ucr_defined@5", "ocr_pooled@20")
     found = {name: tune(split, "ease", trials=1, metric=("recall@7", name)).picked for name in metrics[1:]}
     found["ndcg@10"] = tune(split, "ease", trials=1, metric=("ndcg@10", "ohr@5")).picked
-    lists = BASELINES["ease"].baseline().fit(split.train).recommend(k=20)
+    lists = eh.EASE().fit_pairs(split.train).recommend(k=20)
     seen = Split(split.train, None, split.validation, "validation in the place of test")
     for text in metrics:
         name, _, k = text.partition("@")
@@ -228,7 +225,7 @@ def test_both_values_are_those_that_an_evaluation_of_validation_finds(split: Spl
 
 def test_margins_are_the_intervals_of_means_over_users(split: Split) -> None:
     trial = tune(split, "ease", trials=1, metric="precision@5,ohr@10").picked
-    lists = BASELINES["ease"].baseline().fit(split.train).recommend(k=10)
+    lists = eh.EASE().fit_pairs(split.train).recommend(k=10)
     assert split.validation is not None
     seen = Split(split.train, None, split.validation, "validation in the place of test")
     users = eh.evaluate(lists, seen, k=5).at(5).per_seed[0].per_user("precision")
@@ -236,19 +233,19 @@ def test_margins_are_the_intervals_of_means_over_users(split: Split) -> None:
     assert trial.verdict.margins[0] == pytest.approx(margin)
 
 
-def test_the_first_trial_has_the_defaults_and_the_pick_is_on_the_front(split: Split, ridge: list[Setup]) -> None:
+def test_the_first_trial_has_the_defaults_and_the_pick_is_on_the_front(split: Split, ridge: list[Method]) -> None:
     result = tune(split, trials=30, metric=("ndcg@10", "ohr@10"))
     assert result.trials[0].parameters["alpha"] == 0.75
     assert result.pick == "knee"
     assert result.picked in result.front
-    assert result.setup.parameters()["alpha"] == result.picked.parameters["alpha"]
+    assert result.chosen.parameters()["alpha"] == result.picked.parameters["alpha"]
     ends = [tune(split, trials=30, metric=BOTH, pick=pick) for pick in ("most-accurate", "least-biased")]
     assert ends[0].value == max(trial.value for trial in result.trials)
     assert ends[1].picked.verdict.values[1] == min(trial.verdict.values[1] for trial in result.trials)
     assert [told(end) for end in ends] == [told(result)] * 2  # a pick chooses, it does not search
 
 
-def test_the_search_gets_nearer_to_what_can_be_had(split: Split, ridge: list[Setup]) -> None:
+def test_the_search_gets_nearer_to_what_can_be_had(split: Split, ridge: list[Method]) -> None:
     """Off the ridge every trial is dominated, and at random one in ten lies as near to it."""
     result = tune(split, trials=60, metric=BOTH)
     off = [abs(np.log10(trial.parameters["beta"]) + 1) for trial in result.trials]
@@ -273,9 +270,11 @@ def stopped(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, after: int) 
 
 
 @pytest.mark.parametrize("at_once", [1, 4])
-@pytest.mark.parametrize(("owner", "name", "after"), [(Judge, "judged", 3), (Study, "_ask", 14), (Study, "tell", 17)])
+@pytest.mark.parametrize(
+    ("owner", "name", "after"), [(TrialEvaluator, "evaluated", 3), (Study, "_ask", 14), (Study, "tell", 17)]
+)
 def test_an_interrupted_search_ends_like_one_that_was_not(
-    split: Split, tmp_path: Path, ridge: list[Setup], monkeypatch: pytest.MonkeyPatch,
+    split: Split, tmp_path: Path, ridge: list[Method], monkeypatch: pytest.MonkeyPatch,
     owner: type, name: str, after: int, at_once: int,
 ) -> None:  # fmt: skip
     def search(storage: Path | None = None) -> TuneResult:
@@ -293,7 +292,7 @@ def test_an_interrupted_search_ends_like_one_that_was_not(
     assert len(ridge) <= 22 + at_once
 
 
-def test_a_folder_of_other_metrics_is_refused(split: Split, tmp_path: Path, ridge: list[Setup]) -> None:
+def test_a_folder_of_other_metrics_is_refused(split: Split, tmp_path: Path, ridge: list[Method]) -> None:
     journal = tmp_path / "trials.log"
     first = tune(split, trials=3, metric=BOTH, storage=journal)
     for other in ("ndcg@10", "ndcg@10,ohr@5", "ohr@10,ndcg@10"):
@@ -327,9 +326,9 @@ def test_one_that_cannot_be_trained_is_a_trial_with_a_reason_and_without_values(
 
 
 def test_an_undefined_value_is_a_reason_too(split: Split) -> None:
-    judge = Judge(tuning_split(split), (0,), "ndcg@5,ocr_defined@5", "cpu")
-    judge.hot = np.ones(split.n_items, dtype=bool)  # no cold item, so none is shown
-    (verdict,) = judge.verdicts([Setup.of("ease")])
+    judge = TrialEvaluator(tuning_split(split), (0,), "ndcg@5,ocr_defined@5", "cpu")
+    vars(judge.conditions)["hot_items"] = np.ones(split.n_items, dtype=bool)  # no cold item, so none is shown
+    (verdict,) = judge.verdicts([parse("ease")])
     assert verdict.problem == "ocr_defined@5 is undefined: there is no user to measure it on"
 
 
@@ -401,12 +400,12 @@ def test_a_stop_while_the_model_is_trained_costs_no_trial(
         "tune", log, "--method", "rns", *TINY, "--trials", 2, "--metric", BOTH, "--out", tmp_path / "search",
         "--model", tmp_path / "model",
     )  # fmt: skip
-    again = stopped(monkeypatch, ready, "train", 0)
+    again = stopped(monkeypatch, trained, "train", 2)
     ended = evenhand(*command)
     assert (ended.code, "run the same command again" in ended.err) == (130, True)
     assert not (tmp_path / "model").exists()
     again()
-    monkeypatch.setattr(Judge, "judged", lambda *given: pytest.fail("a finished trial was trained again"))
+    monkeypatch.setattr(TrialEvaluator, "evaluated", lambda *given: pytest.fail("a finished trial was trained again"))
     assert evenhand(*command).code == 0
     assert eh.load(tmp_path / "model").info["search"]["metric"] == BOTH
 

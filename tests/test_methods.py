@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import evenhand as eh
-from evenhand.baselines import BASELINES
 from evenhand.encoders import ENCODERS
-from evenhand.methods import METHODS, contender, label_of, parse_value
+from evenhand.methods import BASELINES, METHODS, REGISTRY, parse, parse_value, trained
 from evenhand.objectives import BPR
 from evenhand.samplers import (
     AUCSampler,
@@ -37,10 +36,10 @@ from run_cli import evenhand
     ],
 )
 def test_parses(text: str, sampler: Sampler) -> None:
-    got = contender(text)
+    got = parse(text)
     assert got.sampler == sampler
     assert got.label == text.strip()
-    assert got.method == text.strip().split(":")[0]
+    assert got.name == text.strip().split(":")[0]
 
 
 @pytest.mark.parametrize(
@@ -73,16 +72,16 @@ def test_parses(text: str, sampler: Sampler) -> None:
 )
 def test_refuses_in_one_sentence(text: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
-        contender(text)
-    assert str(caught.value) == message.replace("{known}", ", ".join(sorted(METHODS)))
+        parse(text)
+    assert str(caught.value) == message.replace("{known}", ", ".join(sorted(REGISTRY)))
 
 
 def test_shared_values_reach_methods_that_know_them_and_yield_to_their_own() -> None:
     shared = {"candidates": 3, "alpha": 0.9, "beta": None}
-    assert contender("dns", shared).sampler == DynamicSampler(candidates=3)
-    assert contender("auc-ns", shared).sampler == AUCSampler(alpha=0.9, candidates=3)
-    assert contender("auc-ns:candidates=7", shared).sampler == AUCSampler(alpha=0.9, candidates=7)
-    assert contender("rns", shared).sampler == UniformSampler()
+    assert parse("dns", shared=shared).sampler == DynamicSampler(candidates=3)
+    assert parse("auc-ns", shared=shared).sampler == AUCSampler(alpha=0.9, candidates=3)
+    assert parse("auc-ns:candidates=7", shared=shared).sampler == AUCSampler(alpha=0.9, candidates=7)
+    assert parse("rns", shared=shared).sampler == UniformSampler()
 
 
 @pytest.mark.parametrize(
@@ -90,7 +89,7 @@ def test_shared_values_reach_methods_that_know_them_and_yield_to_their_own() -> 
     [("5", 5), ("0.5", 0.5), ("1e-3", 0.001), ("-2", -2), ("auto", "auto"), ("exact", "exact"), ("", "")],
 )
 def test_values(text: str, value: object) -> None:
-    got = parse_value("any", text)
+    got = parse_value(text)
     assert got == value
     assert type(got) is type(value)
 
@@ -103,14 +102,14 @@ def test_values(text: str, value: object) -> None:
 )
 def test_a_label_reads_back_as_its_sampler(alpha: float, beta: float, candidates: int, ecdf: int) -> None:
     sampler = AUCSampler(alpha=alpha, beta=beta, candidates=candidates, ecdf=ecdf)
-    assert contender(label_of(sampler)).sampler == sampler
+    assert parse(trained(sampler).label).sampler == sampler
 
 
 def test_labels_name_what_differs_from_the_defaults() -> None:
-    found = [contender(name) for name in METHODS]
-    assert [label_of(one.sampler, one.objective) for one in found] == list(METHODS)
-    assert label_of(AUCSampler(alpha=0.6, gamma=0.0)) == "auc-ns:alpha=0.6:gamma=0.0"
-    assert label_of(GroupSampler(groups=(0, 1), shares="items")) == "fairstatic:shares=items"
+    found = [parse(name) for name in METHODS]
+    assert [trained(one.sampler, one.objective).label for one in found] == list(METHODS)
+    assert trained(AUCSampler(alpha=0.6, gamma=0.0)).label == "auc-ns:alpha=0.6:gamma=0.0"
+    assert trained(GroupSampler(groups=(0, 1), shares="items")).label == "fairstatic:shares=items"
 
 
 def test_parameters_and_defaults_are_those_of_the_sampler() -> None:
@@ -131,23 +130,24 @@ def test_any_objective_with_any_sampler_by_name() -> None:
         for other in METHODS.values():
             if other.objective is not BPR and other.sampler is UniformSampler:
                 with pytest.raises(InputError, match="write @rns"):
-                    contender(f"{one.name}@{other.name}")
+                    parse(f"{one.name}@{other.name}")
                 continue
-            both = contender(f"{one.name}@{other.name}")
+            both = parse(f"{one.name}@{other.name}")
             assert (type(both.objective), type(both.sampler)) == (one.objective, other.sampler)
 
 
 @pytest.mark.parametrize("text", ["ips-cn@", "@dns", "ips-cn@nothing", "ips-cn@dns@rns"])
 def test_combinations_name_two_methods(text: str) -> None:
     with pytest.raises(InputError, match="unknown method"):
-        contender(text)
+        parse(text)
 
 
 def test_a_combination_trains_and_flags_reach_its_sampler() -> None:
     split = eh.simulate(60, 50, 450, uniform_test=5).split
-    found = eh.compare(split, ["ips-cn@auc-ns:ecdf=8", "rns"], eh.MF(dim=4), 1, eh.Settings(epochs=2), ks=(5,))
+    found = eh.compare(split, ["ips-cn@auc-ns:ecdf=8", "rns"], eh.MF(dim=4), 1, eh.Settings(epochs=2), k=5)
     assert [row.method for row in found.rows] == ["ips-cn@auc-ns", "rns"]
-    assert contender("ips-cn@auc-ns", {"alpha": 0.9, "candidates": 3}).sampler == eh.AUCSampler(alpha=0.9, candidates=3)
+    shared = {"alpha": 0.9, "candidates": 3}
+    assert parse("ips-cn@auc-ns", shared=shared).sampler == eh.AUCSampler(**shared)
 
 
 def test_the_listing_gives_every_parameter_a_range_or_a_reason() -> None:

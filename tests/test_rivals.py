@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import evenhand as eh
-from evenhand.baselines import BASELINES, Baseline, als, ease
+from evenhand.baselines import Baseline, als, ease
 from evenhand.baselines.als import solved
-from evenhand.baselines.run import BaselineFit, challenger, fit_baseline
 from evenhand.data.csr import gather_rows, slices_within
 from evenhand.data.interactions import Interactions
-from evenhand.data.popularity import HotRule
-from evenhand.experiments.entrants import entrant
 from evenhand.experiments.verdict import verdict
+from evenhand.methods import BASELINES, parse
 from evenhand.models.topk import Recommender
 from evenhand.paper.mse import with_mse
 from evenhand.testing import corner_cases
@@ -31,8 +30,8 @@ from evenhand.utils import compiled, memory
 from evenhand.utils.errors import InputError
 from run_cli import TINY, evenhand, one_thread, small_log, write_log
 
-EVERY = [kind.baseline() for kind in BASELINES.values()]
 CPU = torch.device("cpu")
+EVERY = [parse(name) for name in BASELINES]
 
 
 def dense(log: Interactions) -> np.ndarray:
@@ -53,7 +52,7 @@ def random_log(seed: int, n_users: int = 25, n_items: int = 14) -> Interactions:
 
 def test_popular_counts_train_users_and_breaks_ties_by_index() -> None:
     log = Interactions.from_pairs([0, 1, 2, 0, 1, 2], [3, 3, 3, 1, 2, 0], n_items=5)
-    fitted = eh.Popular().fit(log)
+    fitted = eh.Popular().fit_pairs(log)
     assert fitted.scores(np.array([2, 0])).tolist() == [[1, 1, 1, 3, 0]] * 2
     lists = fitted.recommend([0], k=5).to_pydict()
     assert lists["item"] == [0, 2, 4]
@@ -73,7 +72,7 @@ def test_itemknn_is_the_dense_formula(seed: int, neighbours: int, shrink: float)
     for item in range(log.n_items):
         out = np.argsort(-likeness[item], kind="stable")[neighbours:]
         likeness[item, out] = 0
-    fitted = eh.ItemKNN(neighbours, shrink).fit(log)
+    fitted = eh.ItemKNN(neighbours, shrink).fit_pairs(log)
     users = np.arange(log.n_users)[::-1].copy()
     np.testing.assert_allclose(fitted.scores(users), x[users] @ likeness.T, rtol=1e-5, atol=1e-6)
     assert np.bincount(fitted.table.items, minlength=1).max() <= neighbours
@@ -88,7 +87,7 @@ def test_ease_is_a_ridge_regression_of_each_item_on_the_others(l2: float) -> Non
         others = np.delete(np.arange(log.n_items), item)
         left = x[:, others].T @ x[:, others] + l2 * np.eye(len(others))
         weights[others, item] = np.linalg.solve(left, x[:, others].T @ x[:, item])
-    fitted = eh.EASE(l2).fit(log)
+    fitted = eh.EASE(l2).fit_pairs(log)
     np.testing.assert_allclose(fitted.table.weights, weights, atol=1e-6)
     users = np.array([4, 0, 25])
     np.testing.assert_allclose(fitted.scores(users), x[users] @ weights, atol=1e-5)
@@ -145,7 +144,7 @@ def test_compiled_rows_do_not_depend_on_where_memory_lies() -> None:
 
 
 def test_baselines_load_numba_when_they_are_fitted_and_not_before() -> None:
-    code = "import sys, evenhand.baselines, evenhand.baselines.run; print('numba' in sys.modules)"
+    code = "import sys, evenhand.baselines, evenhand.methods; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
@@ -182,10 +181,10 @@ def test_als_lowers_its_loss_and_few_steps_get_as_far(steps: int) -> None:
     values = []
     for iterations in (1, 2, 4, 8, 30):
         baseline = eh.ALS(factors=8, alpha=2, l2=3, iterations=iterations, steps=steps)
-        values.append(loss(dense(log), *(v.numpy() for v in baseline.fit(log).vectors), alpha=2, l2=3))
+        values.append(loss(dense(log), *(v[0].numpy() for v in baseline.fit_pairs(log).vectors), alpha=2, l2=3))
     assert values == sorted(values, reverse=True)
-    exact = eh.ALS(factors=8, alpha=2, l2=3, iterations=30, steps=0).fit(log)
-    least = loss(dense(log), *(v.numpy() for v in exact.vectors), alpha=2, l2=3)
+    exact = eh.ALS(factors=8, alpha=2, l2=3, iterations=30, steps=0).fit_pairs(log)
+    least = loss(dense(log), *(v[0].numpy() for v in exact.vectors), alpha=2, l2=3)
     assert values[-1] == pytest.approx(least, rel=0.01)
 
 
@@ -195,7 +194,7 @@ def test_als_does_not_depend_on_the_number_of_threads(monkeypatch: pytest.Monkey
     try:
         for threads in (1, 3):
             torch.set_num_threads(threads)
-            found.append(eh.ALS(factors=8, iterations=3).fit(small_log()).vectors)
+            found.append(eh.ALS(factors=8, iterations=3).fit_pairs(small_log()).vectors)
             assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
@@ -205,10 +204,10 @@ def test_als_does_not_depend_on_the_number_of_threads(monkeypatch: pytest.Monkey
 
 def test_als_depends_on_its_seed_alone_and_can_be_a_model(tmp_path: Path) -> None:
     log, baseline = small_log(), eh.ALS(factors=4, iterations=2)
-    first, again, other = baseline.fit(log, 1), baseline.fit(log, 1), baseline.fit(log, 2)
+    first, again, other = baseline.fit_pairs(log, 1), baseline.fit_pairs(log, 1), baseline.fit_pairs(log, 2)
     assert torch.equal(first.user_vectors, again.user_vectors)
     assert not torch.equal(first.user_vectors, other.user_vectors)
-    first.model().save(tmp_path / "als")
+    first.save(tmp_path / "als")
     loaded = eh.load(tmp_path / "als")
     assert loaded.recommend(k=3).to_pydict() == first.recommend(k=3).to_pydict()
     assert loaded.seeds == (1,)
@@ -220,7 +219,7 @@ def test_als_depends_on_its_seed_alone_and_can_be_a_model(tmp_path: Path) -> Non
 @pytest.mark.parametrize("baseline", EVERY, ids=lambda baseline: type(baseline).__name__)
 def test_every_baseline_keeps_the_promises(baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
     for log in (corner_cases(), small_log()):
-        fitted = baseline.fit(log)
+        fitted = baseline.fit_pairs(log)
         assert isinstance(fitted, Recommender)
         everyone = np.arange(log.n_users)
         whole = fitted.scores(everyone)
@@ -232,7 +231,7 @@ def test_every_baseline_keeps_the_promises(baseline: Baseline, monkeypatch: pyte
         # A user's scores do not depend on who else is asked for, nor on the size of chunks.
         monkeypatch.setattr(ease, "_CHUNK_CELLS", 50)
         some = everyone[::-2].copy()
-        torch.testing.assert_close(baseline.fit(log).scores(some), whole[some.copy()], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(baseline.fit_pairs(log).scores(some), whole[some.copy()], rtol=1e-4, atol=1e-5)
         monkeypatch.undo()
         lists = fitted.recommend(k=4)
         pairs = zip(lists["user"].to_pylist(), lists["item"].to_pylist(), strict=True)
@@ -241,7 +240,7 @@ def test_every_baseline_keeps_the_promises(baseline: Baseline, monkeypatch: pyte
 
 def test_a_model_is_a_recommender_too() -> None:
     log = small_log()
-    model = eh.ALS(factors=4, iterations=1).fit(log).model()
+    model = eh.ALS(factors=4, iterations=1).fit_pairs(log)
     assert isinstance(model, Recommender)
     expected = model.user_vectors[0, [3, 1]] @ model.item_vectors[0].T
     assert torch.equal(model.scores(np.array([3, 1])), expected)
@@ -288,20 +287,20 @@ def test_rows_are_gathered_in_the_order_asked() -> None:
 )
 def test_bad_parameters_are_refused_in_one_sentence(text: str, told: str) -> None:
     with pytest.raises(InputError) as caught:
-        entrant(text)
+        parse(text)
     assert str(caught.value) == told
 
 
 def test_an_unknown_name_is_answered_with_methods_and_baselines() -> None:
     with pytest.raises(InputError, match=r"unknown method 'eas'; did you mean 'ease'\? Known: als, auc-ns, "):
-        entrant("eas")
+        parse("eas")
 
 
 def test_ease_says_beforehand_what_would_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = Interactions.from_pairs([0], [0], n_items=50_000)
     monkeypatch.setattr(memory, "available_bytes", lambda device: 8 * 10**9)
     with pytest.raises(InputError) as caught:
-        eh.EASE().fit(wide)
+        eh.EASE().fit_pairs(wide)
     assert str(caught.value) == (
         "EASE on 50,000 items needs about 60.0 GB of memory, but 8.0 GB are free on cpu; "
         "leave rare items out, or take itemknn or als instead."
@@ -338,7 +337,7 @@ def compared(methods: list[Any], **options: Any) -> Any:
 
 
 def test_baselines_stand_in_the_same_table() -> None:
-    found = compared(["rns", "ease:l2=30", eh.ALS(factors=4), "popular"], ks=(5,))
+    found = compared(["rns", "ease:l2=30", eh.ALS(factors=4), "popular"], k=5)
     assert [(row.name, row.encoder, row.method) for row in found.rows] == [
         ("rns", "mf", "rns"),
         ("ease:l2=30", None, "ease"),
@@ -361,12 +360,13 @@ def test_baselines_alone_can_be_compared() -> None:
 
 @pytest.mark.parametrize("protocol", ["honest", "paper"])
 def test_the_protocol_decides_what_is_seen_and_masked(protocol: Any) -> None:
-    hot = HotRule.parse(protocol).mask(SPLIT)
-    found = fit_baseline(SPLIT, eh.EASE(l2=30), [0, 1], protocol, CPU, hot, (5,))
+    found = eh.EASE(l2=30).fit(SPLIT, seeds=[0, 1], protocol=protocol, k=5, device="cpu")
     assert (found.validation is None) == (protocol == "paper")
-    assert len(found.fitted) == 1
-    assert found.fitted[0].train is SPLIT.train
-    alone = eh.EASE(l2=30).fit(SPLIT.train).recommend(k=5, exclude=SPLIT.consumed if protocol == "honest" else None)
+    assert len(found.scorers) == 1
+    # The paper's protocol has no validation part: its pairs are train pairs.
+    seen = SPLIT.train if protocol == "honest" else SPLIT.consumed
+    assert found.model.touched.keys.tolist() == seen.keys.tolist()
+    alone = eh.EASE(l2=30).fit_pairs(seen).having(known=SPLIT.consumed).recommend(k=5)
     table = eh.evaluate(alone, SPLIT, k=(5,), hot=protocol)
     mine = found.results[5][0].metrics["precision"]
     assert mine == pytest.approx(table_precision(table))
@@ -381,34 +381,25 @@ def test_the_verdict_repeats_what_does_not_depend_on_the_seed() -> None:
     found = compared(["rns", "ease:l2=30"])
     assert "a paired t test over 3 seeds" in found.sentence
     repeated = {
-        label: fit
-        if not isinstance(fit, BaselineFit)
-        else BaselineFit(
-            fit.fitted * 3,
-            fit.known,
-            0,
-            {k: one * 3 for k, one in fit.results.items()},
-            fit.validation,
-            0.0,
-            (),
-        )
+        label: replace(fit, results={k: one * (3 // len(one)) for k, one in fit.results.items()})
         for label, fit in found.fits.items()
     }
-    assert verdict(found.contenders, repeated, "honest", found.ks) == found.sentence
+    assert verdict(found.methods, repeated, "honest", found.ks) == found.sentence
 
 
 def test_mse_is_null_where_there_are_no_vectors() -> None:
-    found = with_mse(compared(["rns", "ease", "als:factors=4"], ks=(5,)), SPLIT)
+    found = with_mse(compared(["rns", "ease", "als:factors=4"], k=5), SPLIT)
     by_name = {row.name: row.metrics["mse"].to_json() for row in found.rows}
     assert by_name["ease"] == {"mean": None, "std": None, "values": [None]}
     assert all(len(by_name[name]["values"]) == 3 and by_name[name]["mean"] > 0 for name in ("rns", "als:factors=4"))
 
 
 def test_a_seeded_baseline_recommends_with_its_best_seed() -> None:
-    found = fit_baseline(SPLIT, eh.ALS(factors=4), [0, 1, 2], "honest", CPU, HotRule.parse("honest").mask(SPLIT), (5,))
+    found = eh.ALS(factors=4).fit(SPLIT, seeds=3, k=5, device="cpu")
     assert found.validation is not None
-    assert found.validation[found.best] == max(found.validation)
-    best = found.fitted[found.best].recommend(k=5, exclude=SPLIT.consumed)
+    assert found.validation[found.model.best] == max(found.validation)
+    alone = eh.ALS(factors=4).fit_pairs(SPLIT.train, found.model.best)
+    best = alone.having(known=SPLIT.consumed).recommend(k=5)
     assert found.lists(5).equals(best)
 
 
@@ -456,7 +447,7 @@ def test_methods_lists_baselines() -> None:
 
 def test_labels_of_baselines_read_back() -> None:
     for baseline in (eh.EASE(l2=3.5), eh.ALS(alpha=2, steps=0), eh.Popular(), eh.ItemKNN(shrink=0)):
-        assert challenger(challenger(baseline).label).baseline == baseline
+        assert parse(baseline.label) == baseline
 
 
 # On real data.
@@ -466,7 +457,7 @@ def test_ease_on_the_papers_split_of_ml_100k(shared_data: Path) -> None:
     folder = shared_data / "ml-100k"
     train, test = (Interactions.read(folder / f"paper_{part}.csv") for part in ("train", "test"))
     split = eh.given_split(train, test, validation=0)
-    found = fit_baseline(split, eh.EASE(l2=400), [0], "paper", CPU, HotRule.parse("paper").mask(split), (5, 20))
+    found = eh.EASE(l2=400).fit(split, seeds=1, protocol="paper", k=(5, 20), device="cpu")
     metrics = found.results[5][0].metrics
     assert metrics["precision"] == pytest.approx(0.4513, abs=1e-3)
     assert metrics["ndcg"] == pytest.approx(0.4835, abs=1e-3)
@@ -478,8 +469,7 @@ def test_als_on_the_papers_split_of_ml_100k(shared_data: Path) -> None:
     folder = shared_data / "ml-100k"
     train, test = (Interactions.read(folder / f"paper_{part}.csv") for part in ("train", "test"))
     split = eh.given_split(train, test, validation=0)
-    hot = HotRule.parse("paper").mask(split)
-    metrics = fit_baseline(split, eh.ALS(), [0], "paper", CPU, hot, (5,)).results[5][0].metrics
+    metrics = eh.ALS().fit(split, seeds=1, protocol="paper", k=5, device="cpu").results[5][0].metrics
     assert metrics["precision"] >= 0.440
 
 
@@ -487,7 +477,7 @@ def test_als_on_the_papers_split_of_ml_100k(shared_data: Path) -> None:
 @pytest.mark.parametrize("baseline", EVERY, ids=lambda baseline: type(baseline).__name__)
 def test_cpu_and_gpu_agree(baseline: Baseline) -> None:
     log = small_log()
-    here, there = (baseline.fit(log, 0, device).scores(np.arange(60)).cpu() for device in ("cpu", "cuda"))
+    here, there = (baseline.fit_pairs(log, 0, device).scores(np.arange(60)).cpu() for device in ("cpu", "cuda"))
     torch.testing.assert_close(here, there, rtol=1e-3, atol=1e-3)
 
 

@@ -14,10 +14,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import evenhand as eh
-from evenhand.baselines import BASELINES, Baseline
-from evenhand.baselines.models import fit_baseline_model, refit_baseline, update_baseline
+from evenhand.baselines import Baseline
 from evenhand.cli import train_command
 from evenhand.data.interactions import Interactions
+from evenhand.methods import BASELINES, made_by, parse
 from evenhand.models.folder import FILES, sha256
 from evenhand.models.item_weights import DenseTable, ItemWeightModel, SparseTable
 from evenhand.utils.errors import InputError
@@ -47,7 +47,7 @@ def named(log: Interactions) -> Interactions:
 
 @pytest.mark.parametrize("baseline", EVERY, ids=name_of)
 def test_a_saved_baseline_recommends_identically(baseline: Baseline, tmp_path: Path) -> None:
-    before, _ = fit_baseline_model(SPLIT, baseline, 2, device="cpu")
+    before = baseline.fit(SPLIT, seeds=2, device="cpu").model
     before.save(tmp_path / "m")
     after = eh.load(tmp_path / "m")
     assert type(after) is type(before)
@@ -63,8 +63,9 @@ def test_a_saved_baseline_recommends_identically(baseline: Baseline, tmp_path: P
 @pytest.mark.parametrize("baseline", EVERY, ids=name_of)
 def test_a_model_lists_what_the_fitted_baseline_lists(baseline: Baseline, tmp_path: Path) -> None:
     """Scores are made of train alone; what is in validation is not recommended either."""
-    model, found = fit_baseline_model(SPLIT, baseline, [0], device="cpu")
-    assert model.recommend(k=5).equals(baseline.fit(SPLIT.train).recommend(k=5, exclude=SPLIT.consumed))
+    found = baseline.fit(SPLIT, seeds=1, device="cpu")
+    model = found.model
+    assert model.recommend(k=5).equals(baseline.fit_pairs(SPLIT.train).having(known=SPLIT.consumed).recommend(k=5))
     model.save(tmp_path / "m")
     assert eh.load(tmp_path / "m").recommend(k=5).equals(found.lists(5))
     judged = eh.evaluate(eh.load(tmp_path / "m").recommend(k=20), SPLIT, k=(5, 20))
@@ -74,10 +75,11 @@ def test_a_model_lists_what_the_fitted_baseline_lists(baseline: Baseline, tmp_pa
 
 
 def test_only_what_depends_on_a_seed_has_several() -> None:
-    assert fit_baseline_model(SPLIT, "als:factors=4", 3, device="cpu")[0].seeds == (0, 1, 2)
-    model, found = fit_baseline_model(SPLIT, "ease", [5, 6], device="cpu")
+    assert eh.ALS(factors=4).fit(SPLIT, seeds=3, device="cpu").model.seeds == (0, 1, 2)
+    found = eh.EASE().fit(SPLIT, seeds=[5, 6], device="cpu")
+    model = found.model
     assert model.seeds == (5,)
-    assert len(found.fitted) == 1
+    assert len(found.scorers) == 1
     assert model.info["method"] == "ease"
     assert model.info["rival"] == {"name": "ease", "l2": 400, "balance": 0}
     with pytest.raises(InputError, match="the model has no seed 6; it has 5"):
@@ -85,14 +87,15 @@ def test_only_what_depends_on_a_seed_has_several() -> None:
 
 
 def test_the_best_seed_on_validation_recommends() -> None:
-    model, found = fit_baseline_model(SPLIT, "als:factors=3:iterations=1", 4, device="cpu")
+    found = parse("als:factors=3:iterations=1").fit(SPLIT, seeds=4, device="cpu")
+    model = found.model
     assert found.validation is not None
     assert model.best == int(np.argmax(found.validation))
 
 
 @pytest.mark.parametrize("baseline", OF_ITEMS, ids=name_of)
 def test_the_card_says_what_a_score_is(baseline: Baseline, tmp_path: Path) -> None:
-    baseline.fit(LOG).model().save(tmp_path / "m")
+    baseline.fit_pairs(LOG).save(tmp_path / "m")
     card = (tmp_path / "m" / "README.md").read_text(encoding="utf-8")
     assert baseline.label in card
     assert ("the number of users who touched it" in card) == (baseline.name == "popular")
@@ -101,7 +104,7 @@ def test_the_card_says_what_a_score_is(baseline: Baseline, tmp_path: Path) -> No
 
 def damaged(change: Any, tmp_path: Path, baseline: Baseline) -> str:
     """What `load` says of a folder whose tensors were changed, with checksums that fit."""
-    baseline.fit(LOG).model().save(tmp_path / "m")
+    baseline.fit_pairs(LOG).save(tmp_path / "m")
     file, config = tmp_path / "m" / "model.safetensors", tmp_path / "m" / "config.json"
     tensors = load_file(file)
     change(tensors)
@@ -137,7 +140,7 @@ def test_weights_that_do_not_fit_are_refused(baseline: Baseline, name: str, valu
 def test_missing_weights_and_altered_files_are_refused(tmp_path: Path) -> None:
     told = damaged(lambda tensors: tensors.update(other=tensors.pop("weights")), tmp_path, eh.EASE())
     assert "cannot be read as a model: 'weights'" in told
-    eh.EASE().fit(LOG).model().save(tmp_path / "n")
+    eh.EASE().fit_pairs(LOG).save(tmp_path / "n")
     with (tmp_path / "n" / "known.arrow").open("ab") as file:
         file.write(b"x")
     with pytest.raises(InputError, match=r"known\.arrow is not the file that was saved"):
@@ -145,7 +148,7 @@ def test_missing_weights_and_altered_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_kind_from_the_future_is_refused(tmp_path: Path) -> None:
-    eh.EASE().fit(LOG).model().save(tmp_path / "m")
+    eh.EASE().fit_pairs(LOG).save(tmp_path / "m")
     config = tmp_path / "m" / "config.json"
     config.write_text(config.read_text().replace('"kind": "dense"', '"kind": "tree"'))
     with pytest.raises(InputError, match="a model of kind 'tree', which this evenhand does not know"):
@@ -153,7 +156,7 @@ def test_a_kind_from_the_future_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_kind_is_one_of_vectors(tmp_path: Path) -> None:
-    model = eh.ALS(factors=4, iterations=1).fit(LOG).model()
+    model = eh.ALS(factors=4, iterations=1).fit_pairs(LOG)
     model.save(tmp_path / "m")
     config = tmp_path / "m" / "config.json"
     content = json.loads(config.read_text())
@@ -168,7 +171,7 @@ def test_a_folder_without_a_kind_is_one_of_vectors(tmp_path: Path) -> None:
 @pytest.mark.parametrize("baseline", OF_ITEMS, ids=name_of)
 def test_folding_in_is_exact(baseline: Baseline) -> None:
     """A user folded in with the history of a known one gets that one's lists."""
-    model = baseline.fit(LOG).model()
+    model = baseline.fit_pairs(LOG)
     some = [3, 11, 12]
     keep = np.isin(LOG.users, some)
     history = pa.table({"user": [f"new {u}" for u in LOG.users[keep]], "item": LOG.items[keep]})
@@ -183,21 +186,21 @@ def test_folding_in_is_exact(baseline: Baseline) -> None:
 
 @pytest.mark.parametrize("baseline", [eh.EASE(l2=30), eh.ALS(factors=4, iterations=1)], ids=name_of)
 def test_known_users_among_the_new_ones_are_noted(baseline: Baseline) -> None:
-    model = baseline.fit(LOG).model()
+    model = baseline.fit_pairs(LOG)
     (note,) = model.fold_in(pa.table({"user": [7, 900], "item": [1, 2]})).known.notes
     assert note.startswith("1 of 2 users is known to the model already; ")
     assert not model.fold_in(pa.table({"user": [900], "item": [1]})).known.notes
 
 
 def test_one_unknown_item_is_told_in_the_singular() -> None:
-    model = eh.EASE(l2=30).fit(LOG).model()
+    model = eh.EASE(l2=30).fit_pairs(LOG)
     (note,) = model.fold_in(pa.table({"user": [900, 900], "item": [1, 5000]})).known.notes
     assert note == "1 item of the new users (1 of 2 pairs) is unknown to the model and was ignored."
 
 
 @pytest.mark.parametrize("baseline", [eh.ItemKNN(neighbours=7), eh.EASE(l2=30)], ids=name_of)
 def test_similar_items_are_what_one_touch_would_bring(baseline: Baseline) -> None:
-    model = baseline.fit(named(LOG)).model()
+    model = baseline.fit_pairs(named(LOG))
     alone = model.fold_in(pa.table({"user": ["x"], "item": ["i05"]})).recommend(k=5)
     similar = model.similar("i05", k=5)
     assert similar["item"].to_pylist() == alone["item"].to_pylist()
@@ -208,16 +211,16 @@ def test_similar_items_are_what_one_touch_would_bring(baseline: Baseline) -> Non
 
 def test_similar_items_end_where_weights_end() -> None:
     log = Interactions.from_pairs([0, 0, 1, 1, 2], [0, 1, 0, 2, 3], n_items=5)
-    model = eh.ItemKNN(shrink=0).fit(log).model()
+    model = eh.ItemKNN(shrink=0).fit_pairs(log)
     assert model.similar(0, k=4)["item"].to_pylist() == [1, 2]
     assert len(model.similar(3, k=4)) == 0
 
 
 def test_popular_knows_no_likeness_and_items_have_no_vectors() -> None:
     with pytest.raises(InputError, match="knows nothing of two items together"):
-        eh.Popular().fit(LOG).model().similar(3)
+        eh.Popular().fit_pairs(LOG).similar(3)
     with pytest.raises(InputError, match="a model of ease has no vectors to export"):
-        _ = eh.EASE(l2=30).fit(LOG).model().vectors
+        _ = eh.EASE(l2=30).fit_pairs(LOG).vectors
 
 
 def test_tables_hold_a_hand_worked_example() -> None:
@@ -237,11 +240,11 @@ def test_tables_hold_a_hand_worked_example() -> None:
 
 @pytest.mark.parametrize("baseline", EVERY, ids=name_of)
 def test_a_refit_sees_every_part(baseline: Baseline) -> None:
-    model, _ = fit_baseline_model(SPLIT, baseline, 2, device="cpu")
-    whole = refit_baseline(model, SPLIT, device="cpu")
+    found = baseline.fit(SPLIT, seeds=2, device="cpu")
+    model, whole = found.model, baseline.refit(found, SPLIT, device="cpu")
     everything = SPLIT.train.union(SPLIT.validation, SPLIT.test)
     assert len(whole.known) == len(LOG)
-    expected = baseline.fit(everything, model.seeds[model.best]).recommend(k=4)
+    expected = baseline.fit_pairs(everything, model.seeds[model.best]).recommend(k=4)
     assert whole.recommend(k=4).equals(expected)
     assert not whole.metrics
     assert whole.info["split"].endswith("; refitted on all parts")
@@ -252,12 +255,12 @@ def test_a_refit_sees_every_part(baseline: Baseline) -> None:
 @pytest.mark.parametrize("baseline", EVERY, ids=name_of)
 def test_an_update_is_a_fit_on_everything(baseline: Baseline) -> None:
     first = LOG.users < 50
-    old = baseline.fit(Interactions.from_pairs(LOG.users[first], LOG.items[first])).model()
-    new, _ = update_baseline(old, LOG, device="cpu")
+    old = baseline.fit_pairs(Interactions.from_pairs(LOG.users[first], LOG.items[first]))
+    new = made_by(old).update(old, LOG, device="cpu").model
     assert new.known.n_users == 60
-    assert new.recommend(k=3).equals(baseline.fit(new.known).recommend(k=3))
+    assert new.recommend(k=3).equals(baseline.fit_pairs(new.known).recommend(k=3))
     with pytest.raises(InputError, match="no pair that the model does not know already"):
-        update_baseline(new, LOG, device="cpu")
+        made_by(new).update(new, LOG, device="cpu")
 
 
 # By command.

@@ -12,7 +12,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.encoders import Encoder
-from evenhand.methods import contender
+from evenhand.methods import parse
 from evenhand.training.run import train
 
 SETTINGS = eh.Settings(epochs=6, batch=1024, lr=0.01, weight_decay=1e-5)
@@ -36,7 +36,7 @@ def test_ml_100k_within_the_recorded_bands(
         eh.Interactions.read(shared_data / "ml-100k" / f"paper_{part}.csv") for part in ("train", "test")
     )
     split = eh.given_split(train_part, test_part)
-    fitted = train(split, encoder, contender(method).sampler, 2, SETTINGS, protocol="paper", ks=(5,))
+    fitted = train(split, encoder, parse(method).sampler, 2, SETTINGS, protocol="paper", ks=(5,))
     found = {
         name: float(np.mean([result.metrics[name] for result in fitted.results[5]]))
         for name in ("precision", "ohr", "ucr")

@@ -9,7 +9,6 @@ import re
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +17,17 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from evenhand.baselines import BASELINES
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.encoders import ENCODERS, MF
 from evenhand.experiments.compare import compare
-from evenhand.experiments.judge import Judge, tuning_split
 from evenhand.experiments.search_space import FIXED, RANGES, Choice, Range, parse_range, search_space
-from evenhand.experiments.setup import Setup
-from evenhand.experiments.trial import Verdict
+from evenhand.experiments.trials import TrialEvaluator, Verdict, tuning_split
 from evenhand.experiments.tune import TuneResult, tune
-from evenhand.methods import METHODS, contender
+from evenhand.methods import BASELINES, METHODS, parse
 from evenhand.samplers import AUCSampler
 from evenhand.training import Settings, train
+from evenhand.training.method import Conditions, Method, own_fields
 from evenhand.utils.errors import InputError, RunError, StoppedError
 from run_cli import evenhand, small_log, write_log
 
@@ -38,7 +35,7 @@ SETTINGS = Settings(epochs=2, batch=256)
 TINY = ("--epochs", "2", "--dim", "8", "--batch", "256")
 PARTS = {
     *(part for m in METHODS.values() for part in (m.sampler, m.objective)),
-    *(kind.baseline for kind in BASELINES.values()),
+    *(part for kind in BASELINES.values() for part in kind.parts),
     *ENCODERS.values(),
     Settings,
 }
@@ -59,19 +56,19 @@ def split() -> Split:
 
 
 @pytest.fixture
-def hill(monkeypatch: pytest.MonkeyPatch) -> list[Setup]:
+def hill(monkeypatch: pytest.MonkeyPatch) -> list[Method]:
     """Trials that cost nothing: best where beta is 0.1 and alpha is 0.9. Holds what was tried."""
-    tried: list[Setup] = []
+    tried: list[Method] = []
 
-    def height(setup: Setup) -> float:
+    def height(setup: Method) -> float:
         values = setup.parameters()
         return float(np.exp(-((np.log10(values["beta"]) + 1) ** 2) - 4 * (values["alpha"] - 0.9) ** 2))
 
-    def heights(judge: Judge, setups: Sequence[Setup]) -> list[Verdict]:
+    def heights(evaluator: TrialEvaluator, setups: Sequence[Method]) -> list[Verdict]:
         tried.extend(setups)
         return [Verdict((height(setup),)) for setup in setups]
 
-    monkeypatch.setattr(Judge, "judged", heights)
+    monkeypatch.setattr(TrialEvaluator, "evaluated", heights)
     return tried
 
 
@@ -85,15 +82,20 @@ def told(result: TuneResult) -> list[tuple[dict[str, Any], Verdict]]:
 @pytest.mark.parametrize("part", sorted(PARTS, key=lambda part: part.__name__))
 def test_every_parameter_has_a_range_or_a_reason_not_to(part: Any) -> None:
     searched, left = RANGES[part], FIXED.get(part, {})
-    assert {*searched, *left} == {f.name for f in fields(part)}
+    assert {*searched, *left} == {f.name for f in own_fields(part)}
     assert not {*searched} & {*left}
+
+
+def filled(text: str, encoder: str = "mf", protocol: Any = "honest", settings: Settings | None = None) -> Any:
+    """A method with what it leaves to the protocol and the data."""
+    return parse(text, encoder, settings).under(Conditions.of(small_log().split(), protocol=protocol))
 
 
 @pytest.mark.parametrize("name", [*METHODS, *BASELINES])
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_the_defaults_lie_in_their_ranges(name: str, encoder: str) -> None:
-    setup = Setup.of(name, encoder)
-    ranges = {key: span for part in setup.parts().values() for key, span in RANGES[type(part)].items()}
+    setup = filled(name, encoder)
+    ranges = {key: span for part in setup.components().values() for key, span in RANGES[type(part)].items()}
     for key in search_space(setup):
         assert ranges[key].nearest(setup.parameters()[key]) == setup.parameters()[key]
         assert ranges[key].including(setup.parameters()[key]) == ranges[key]
@@ -101,37 +103,37 @@ def test_the_defaults_lie_in_their_ranges(name: str, encoder: str) -> None:
 
 def test_of_the_two_forms_of_l2_the_one_in_use_is_searched() -> None:
     def searched(*of: Any, **how: Any) -> set[str]:
-        return {*search_space(Setup.of(*of, **how))} & {"l2", "weight_decay"}
+        return {*search_space(filled(*of, **how))} & {"l2", "weight_decay"}
 
     assert searched("rns") == {"l2"}
     assert searched("rns", protocol="paper") == {"weight_decay"}
     assert searched("rns", settings=Settings(weight_decay=1e-5)) == {"weight_decay"}
     assert searched("bc-loss") == set()
     assert searched("ease") == {"l2"}
-    coupled = Setup.of("rns").having({"weight_decay": 0.1}).settings
+    coupled = filled("rns").having({"weight_decay": 0.1}).settings
     assert (coupled.l2, coupled.weight_decay) == (0.0, 0.1)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_names_are_unambiguous_within_a_setup(name: str) -> None:
-    parts = Setup.of(name, "lightgcn").parts().values()
-    assert sum(len(fields(part)) for part in parts) == len(Setup.of(name, "lightgcn").parameters())
+    parts = parse(name, "lightgcn").components().values()
+    assert sum(len(own_fields(part)) for part in parts) == len(parse(name, "lightgcn").parameters())
 
 
 def test_what_is_given_is_not_searched() -> None:
-    setup = Setup.of("auc-ns:alpha=0.75:candidates=3")
+    setup = filled("auc-ns:alpha=0.75:candidates=3")
     assert [*search_space(setup, {"lr": 0.1})] == ["beta", "gamma", "l2"]
     assert [*search_space(setup, {"lr": 0.1}, {"dim": Range(8, 64, integer=True)})][-1] == "dim"
-    assert not search_space(Setup.of("popular"))
+    assert not search_space(parse("popular"))
 
 
 def test_a_range_is_widened_to_where_the_search_starts() -> None:
-    space = search_space(Setup.of("rns", settings=Settings(lr=0.5)))
+    space = search_space(parse("rns", settings=Settings(lr=0.5)))
     assert space["lr"] == Range(3e-4, 0.5, log=True)
 
 
 def test_ranges_as_text() -> None:
-    setup = Setup.of("bc-loss")
+    setup = parse("bc-loss")
     assert parse_range("weight-decay=1e-5..1e-3:log", setup) == ("weight_decay", Range(1e-5, 1e-3, log=True))
     assert parse_range("warm_up=1..5", setup) == ("warm_up", Range(1, 5, integer=True))
     assert parse_range("final=inner,cosine", setup) == ("final", Choice(("inner", "cosine")))
@@ -153,7 +155,7 @@ def test_ranges_as_text() -> None:
     ],
 )
 def test_a_contradictory_range_is_refused(text: str, sentence: str) -> None:
-    setup = Setup.of("auc-ns")
+    setup = parse("auc-ns")
     with pytest.raises(InputError, match=sentence):
         search_space(setup, None, dict([parse_range(text, setup)]))
 
@@ -176,13 +178,13 @@ def test_the_first_trial_has_the_defaults_and_the_value_is_that_of_validation(sp
     assert plain.validation is not None
     assert result.trials[0].value == pytest.approx(np.mean(plain.validation), rel=1e-6)
     assert result.value == max(trial.value for trial in result.trials)
-    best = train(split, MF(), contender(result.method).sampler, 2, result.setup.settings)
+    best = train(split, MF(), parse(result.method).sampler, 2, result.chosen.settings)
     assert np.mean(best.validation or ()) == pytest.approx(result.value, rel=1e-6)
 
 
 def test_another_metric_is_measured_on_validation_as_well(split: Split) -> None:
     result = tune(split, "ease", trials=1, metric="recall@7")
-    top = BASELINES["ease"].baseline().fit(split.train).recommend(k=7).to_pandas()
+    top = parse("ease").fit_pairs(split.train).recommend(k=7).to_pandas()
     assert split.validation is not None
     truth = split.validation.to_table().to_pandas().groupby("user")["item"].agg(set)
     lists = top.groupby("user")["item"].agg(set)
@@ -220,7 +222,7 @@ def test_without_a_validation_part_a_tenth_of_train_becomes_one(split: Split) ->
         tuning_split(Split(Interactions.from_pairs([0, 1], [0, 1]), None, split.test, "two pairs"))
 
 
-def test_the_same_seed_tries_the_same(split: Split, hill: list[Setup]) -> None:
+def test_the_same_seed_tries_the_same(split: Split, hill: list[Method]) -> None:
     first, again, other = (tune(split, trials=14, seed=seed) for seed in (1, 1, 2))
     assert told(first) == told(again)
     assert told(first)[0] == told(other)[0]
@@ -229,10 +231,10 @@ def test_the_same_seed_tries_the_same(split: Split, hill: list[Setup]) -> None:
     assert len(set(points)) == 14
 
 
-def test_a_search_finds_the_hill(split: Split, hill: list[Setup]) -> None:
+def test_a_search_finds_the_hill(split: Split, hill: list[Method]) -> None:
     result = tune(split, trials=40)
     assert result.value > 0.95 > result.trials[0].value
-    assert contender(result.method).sampler == result.setup.entrant.sampler  # type: ignore[union-attr]
+    assert parse(result.method).sampler == result.chosen.sampler  # type: ignore[union-attr]
 
 
 def test_a_point_that_cannot_be_trained_is_a_trial_with_a_reason(split: Split) -> None:
@@ -269,8 +271,8 @@ def test_a_killed_search_goes_on_without_loss_or_repetition(
     before = search(1, journal)  # nothing left to do: shows what was kept
     assert 3 <= len(before.trials) < 50
     trained = []
-    judged = Judge.judged
-    monkeypatch.setattr(Judge, "judged", lambda *given: trained.append(given) or judged(*given))
+    judged = TrialEvaluator.evaluated
+    monkeypatch.setattr(TrialEvaluator, "evaluated", lambda *given: trained.append(given) or judged(*given))
     more = len(before.trials) + 3
     after = search(more, journal)
     assert len(trained) == 3
@@ -278,7 +280,9 @@ def test_a_killed_search_goes_on_without_loss_or_repetition(
     assert told(after) == told(search(more, tmp_path / "whole.log"))
 
 
-def test_a_half_written_line_and_a_lock_left_behind_do_no_harm(split: Split, tmp_path: Path, hill: list[Setup]) -> None:
+def test_a_half_written_line_and_a_lock_left_behind_do_no_harm(
+    split: Split, tmp_path: Path, hill: list[Method]
+) -> None:
     journal = tmp_path / "trials.log"
     tune(split, trials=3, storage=journal)
     with journal.open("ab") as file:
@@ -291,23 +295,23 @@ def test_a_half_written_line_and_a_lock_left_behind_do_no_harm(split: Split, tmp
 
 
 def test_a_stopped_search_says_how_to_go_on(
-    split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hill: list[Setup]
+    split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hill: list[Method]
 ) -> None:
-    whole, judged = told(tune(split, trials=4)), Judge.judged
+    whole, judged = told(tune(split, trials=4)), TrialEvaluator.evaluated
 
     def interrupted(*given: Any) -> list[Verdict]:
         if len(hill) == 4 + 2:
             raise KeyboardInterrupt
         return judged(*given)
 
-    monkeypatch.setattr(Judge, "judged", interrupted)
+    monkeypatch.setattr(TrialEvaluator, "evaluated", interrupted)
     with pytest.raises(StoppedError, match=r"after 2 of 4 trials; run the same command again"):
         tune(split, trials=4, storage=tmp_path / "trials.log")
-    monkeypatch.setattr(Judge, "judged", judged)
+    monkeypatch.setattr(TrialEvaluator, "evaluated", judged)
     assert told(tune(split, trials=4, storage=tmp_path / "trials.log")) == whole
 
 
-def test_a_database_keeps_trials_and_tells_searches_apart(split: Split, tmp_path: Path, hill: list[Setup]) -> None:
+def test_a_database_keeps_trials_and_tells_searches_apart(split: Split, tmp_path: Path, hill: list[Method]) -> None:
     url = f"sqlite:///{tmp_path}/trials.db"
     tune(split, trials=2, storage=url)
     assert told(tune(split, trials=3, storage=url)) == told(tune(split, trials=3))
@@ -341,7 +345,7 @@ def test_compare_trains_each_contender_with_what_was_best_for_it(split: Split) -
     for label in ("dns", "ease"):
         alone = tune(split, label, trials=3, settings=SETTINGS, fixed={"lr": 0.002} if label == "dns" else {})
         assert result.tuned[label].parameters == alone.parameters
-        again = compare(split, [alone.method], "mf", 2, alone.setup.settings)
+        again = compare(split, [alone.ready], "mf", 2)
         assert again.rows[0].metrics == result.row(label, 5).metrics
 
 

@@ -14,16 +14,15 @@ import torch
 
 from evenhand.data.splits import Split
 from evenhand.encoders import MF
-from evenhand.experiments import tune as tuning
-from evenhand.experiments.judge import Judge
 from evenhand.experiments.search_space import Choice
-from evenhand.experiments.setup import Setup
-from evenhand.experiments.side_by_side import ON_GPU, group_size, replicas_that_fit, together
 from evenhand.experiments.study import Study
-from evenhand.experiments.trial import Verdict
-from evenhand.experiments.tune import TuneResult, tune
+from evenhand.experiments.trials import TrialEvaluator, Verdict
+from evenhand.experiments.tune import ON_GPU, TuneResult, group_size, together, tune
+from evenhand.methods import parse
 from evenhand.samplers import AUCSampler, UniformSampler
-from evenhand.training import Settings, train
+from evenhand.training import Settings, train, trained
+from evenhand.training.method import Conditions, Method
+from evenhand.training.trained import Trained
 from evenhand.utils.errors import InputError, StoppedError
 from run_cli import evenhand, small_log, write_log
 
@@ -45,31 +44,31 @@ def split() -> Split:
 
 
 @pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> list[list[Setup]]:
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[list[Method]]:
     """The setups of every run that was trained."""
-    made: list[list[Setup]] = []
-    judged = Judge.judged
+    made: list[list[Method]] = []
+    judged = TrialEvaluator.evaluated
 
-    def values(judge: Judge, setups: Sequence[Setup]) -> list[Verdict]:
+    def values(judge: TrialEvaluator, setups: Sequence[Method]) -> list[Verdict]:
         made.append(list(setups))
         return judged(judge, setups)
 
-    monkeypatch.setattr(Judge, "judged", values)
+    monkeypatch.setattr(TrialEvaluator, "evaluated", values)
     return made
 
 
 @pytest.fixture
-def hill(monkeypatch: pytest.MonkeyPatch) -> list[list[Setup]]:
+def hill(monkeypatch: pytest.MonkeyPatch) -> list[list[Method]]:
     """Runs that cost nothing; best where lr is 0.01, and better with more candidates."""
-    made: list[list[Setup]] = []
+    made: list[list[Method]] = []
 
-    def values(judge: Judge, setups: Sequence[Setup]) -> list[Verdict]:
+    def values(judge: TrialEvaluator, setups: Sequence[Method]) -> list[Verdict]:
         made.append(list(setups))
         points = [setup.parameters() for setup in setups]
         heights = [np.exp(-((np.log10(p["lr"]) + 2) ** 2)) + 0.01 * p["candidates"] for p in points]
         return [Verdict((float(height),)) for height in heights]
 
-    monkeypatch.setattr(Judge, "judged", values)
+    monkeypatch.setattr(TrialEvaluator, "evaluated", values)
     return made
 
 
@@ -77,7 +76,7 @@ def told(result: TuneResult) -> list[tuple[dict[str, Any], float]]:
     return [(dict(trial.parameters), trial.value) for trial in result.trials]
 
 
-def sizes(runs: list[list[Setup]]) -> list[int]:
+def sizes(runs: list[list[Method]]) -> list[int]:
     return [len(run) for run in runs]
 
 
@@ -129,8 +128,8 @@ def test_a_checkpoint_of_other_settings_is_not_resumed(split: Split, tmp_path: P
 
 
 def test_setups_that_agree_in_shape_are_put_together() -> None:
-    def dns(**values: Any) -> Setup:
-        return Setup.of("dns").having(values)
+    def dns(**values: Any) -> Method:
+        return parse("dns").having(values)
 
     setups = [
         dns(candidates=2),
@@ -142,17 +141,17 @@ def test_setups_that_agree_in_shape_are_put_together() -> None:
     assert together([dns(lr=0.1 * n) for n in (1, 2, 3, 4, 5)], 2) == [[0, 1], [2, 3], [4]]
     assert together([dns(), dns(dim=8), dns(batch=7)], 8) == [[0], [1], [2]]
     for method, name in (("pns", "exponent"), ("macr", "item_weight"), ("ease", "l2")):
-        assert together([Setup.of(method).having({name: v}) for v in (0.1, 0.2)], 8) == [[0], [1]]
-    assert together([Setup.of("ease")] * 2, 8) == [[0], [1]]
+        assert together([parse(method).having({name: v}) for v in (0.1, 0.2)], 8) == [[0], [1]]
+    assert together([parse("ease")] * 2, 8) == [[0], [1]]
     for name in ("alpha", "beta", "gamma"):
-        assert together([Setup.of("auc-ns").having({name: v}) for v in (0.5, 0.6)], 8) == [[0, 1]]
+        assert together([parse("auc-ns").having({name: v}) for v in (0.5, 0.6)], 8) == [[0, 1]]
 
 
 def test_how_many_at_once() -> None:
-    honest, paper = Setup.of("rns"), Setup.of("rns", protocol="paper")
+    honest, paper = parse("rns"), parse("rns", settings=Settings().under("paper"))
     assert [group_size("auto", honest, device) for device in (CPU, GPU)] == [1, 1]
     assert [group_size("auto", paper, device) for device in (CPU, GPU)] == [1, ON_GPU]
-    assert group_size("auto", Setup.of("ease", protocol="paper"), GPU) == 1
+    assert group_size("auto", parse("ease"), GPU) == 1
     assert group_size(5, honest, CPU) == 5
     for wrong in (0, -1, "many", 1.5, True):
         with pytest.raises(InputError, match="from 1 on or 'auto'"):
@@ -160,31 +159,30 @@ def test_how_many_at_once() -> None:
 
 
 def test_memory_bounds_a_run_but_not_the_search(
-    split: Split, hill: list[list[Setup]], monkeypatch: pytest.MonkeyPatch
+    split: Split, hill: list[list[Method]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wide = tune(split, "dns:candidates=3", trials=9, side_by_side=4, seeds=2)
     assert sizes(hill) == [4, 4, 1]
-    monkeypatch.setattr(tuning, "replicas_that_fit", lambda *given: 5)
+    monkeypatch.setattr(Trained, "room_for", lambda *given: 5)
     hill.clear()
     assert told(tune(split, "dns:candidates=3", trials=9, side_by_side=4, seeds=2)) == told(wide)
     assert sizes(hill) == [2, 2, 2, 2, 1]
 
 
 def test_larger_replicas_leave_room_for_fewer(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
-    from evenhand.experiments import side_by_side
-
-    monkeypatch.setattr(side_by_side, "available_bytes", lambda device: 2**27)
-    small, large = (Setup.of("rns").having({"dim": dim, "batch": 64}) for dim in (16, 64))
-    assert replicas_that_fit(small, split, CPU) > 2 * replicas_that_fit(large, split, CPU) > 0
-    monkeypatch.setattr(side_by_side, "available_bytes", lambda device: 0)
-    assert replicas_that_fit(small, split, CPU) == 1
+    conditions = Conditions.of(split, device="cpu")
+    monkeypatch.setattr(trained, "available_bytes", lambda device: 2**27)
+    small, large = (parse("rns").having({"dim": dim, "batch": 64}) for dim in (16, 64))
+    assert small.room_for(conditions) > 2 * large.room_for(conditions) > 0
+    monkeypatch.setattr(trained, "available_bytes", lambda device: 0)
+    assert small.room_for(conditions) == 1
 
 
 # the values
 
 
 @pytest.mark.parametrize("method", ["rns", "auc-ns:candidates=3", "dns"])
-def test_a_trial_beside_others_has_the_value_it_has_alone(split: Split, runs: list[list[Setup]], method: str) -> None:
+def test_a_trial_beside_others_has_the_value_it_has_alone(split: Split, runs: list[list[Method]], method: str) -> None:
     def search(at_once: int) -> TuneResult:
         return tune(split, method, trials=8, seeds=2, settings=SETTINGS, side_by_side=at_once)
 
@@ -205,7 +203,7 @@ def test_another_metric_is_that_of_each_trial(split: Split) -> None:
     assert len({value for _, value in told(one)}) > 1
 
 
-def test_one_that_cannot_be_trained_takes_nobody_along(split: Split, runs: list[list[Setup]]) -> None:
+def test_one_that_cannot_be_trained_takes_nobody_along(split: Split, runs: list[list[Method]]) -> None:
     def search(at_once: int) -> TuneResult:
         ranges = {"lr": Choice((0.01, 1e30))}
         return tune(split, "rns", trials=6, settings=SETTINGS, ranges=ranges, seed=3, side_by_side=at_once)
@@ -223,7 +221,7 @@ def test_one_that_cannot_be_trained_takes_nobody_along(split: Split, runs: list[
 # the search
 
 
-def test_points_of_a_group_differ_and_a_search_in_groups_finds_the_hill(split: Split, hill: list[list[Setup]]) -> None:
+def test_points_of_a_group_differ_and_a_search_in_groups_finds_the_hill(split: Split, hill: list[list[Method]]) -> None:
     result = tune(split, "dns:candidates=5", trials=48, side_by_side=8)
     assert len({tuple(point.values()) for point, _ in told(result)}) == 48
     assert abs(np.log10(result.parameters["lr"]) + 2) < 0.1
@@ -248,13 +246,13 @@ def stopped(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, after: int)
 @pytest.mark.parametrize(
     ("owner", "name", "after"),
     [
-        *((Judge, "judged", after) for after in (0, 1, 20)),
+        *((TrialEvaluator, "evaluated", after) for after in (0, 1, 20)),
         *((Study, "_ask", after) for after in (0, 2, 35)),
         *((Study, "tell", after) for after in (0, 3, 35)),
     ],
 )
 def test_an_interrupted_search_in_groups_ends_like_one_that_was_not(
-    split: Split, tmp_path: Path, hill: list[list[Setup]], monkeypatch: pytest.MonkeyPatch,
+    split: Split, tmp_path: Path, hill: list[list[Method]], monkeypatch: pytest.MonkeyPatch,
     owner: type, name: str, after: int,
 ) -> None:  # fmt: skip
     def search(storage: Path | None = None) -> TuneResult:
@@ -273,9 +271,9 @@ def test_an_interrupted_search_in_groups_ends_like_one_that_was_not(
 
 
 def test_what_a_group_has_finished_is_not_trained_again(
-    split: Split, tmp_path: Path, hill: list[list[Setup]], monkeypatch: pytest.MonkeyPatch
+    split: Split, tmp_path: Path, hill: list[list[Method]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    again = stopped(monkeypatch, Judge, "judged", 1)
+    again = stopped(monkeypatch, TrialEvaluator, "evaluated", 1)
     with pytest.raises(StoppedError, match=r"stopped after \d of 8 trials"):
         tune(split, "dns", trials=8, side_by_side=8, storage=tmp_path / "trials.log")
     again()
@@ -285,10 +283,10 @@ def test_what_a_group_has_finished_is_not_trained_again(
 
 
 def test_a_database_asks_for_the_interrupted_points_again(
-    split: Split, tmp_path: Path, hill: list[list[Setup]], monkeypatch: pytest.MonkeyPatch
+    split: Split, tmp_path: Path, hill: list[list[Method]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"sqlite:///{tmp_path}/trials.db"
-    again = stopped(monkeypatch, Judge, "judged", 1)
+    again = stopped(monkeypatch, TrialEvaluator, "evaluated", 1)
     with pytest.raises(StoppedError):
         tune(split, "dns", trials=6, side_by_side=6, storage=url)
     again()
@@ -298,7 +296,7 @@ def test_a_database_asks_for_the_interrupted_points_again(
     assert points[0] == whole[0]
 
 
-def test_a_search_may_go_on_with_another_number_at_once(split: Split, tmp_path: Path, hill: list[list[Setup]]) -> None:
+def test_a_search_may_go_on_with_another_number_at_once(split: Split, tmp_path: Path, hill: list[list[Method]]) -> None:
     first = told(tune(split, "dns", trials=5, side_by_side=4, storage=tmp_path / "trials.log"))
     second = told(tune(split, "dns", trials=9, side_by_side=1, storage=tmp_path / "trials.log"))
     assert second[:5] == first

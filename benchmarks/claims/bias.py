@@ -19,7 +19,7 @@ import torch
 import evenhand as eh
 from evenhand.data.simulate import Simulation
 from evenhand.data.splits import Split
-from evenhand.methods import contender
+from evenhand.methods import parse
 from evenhand.training.run import train
 
 METHODS = ("rns", "pns", "dns", "fairstatic", "auc-ns")
@@ -80,9 +80,7 @@ def training_sets(world: Simulation, n: int) -> Iterator[Split]:
 def recommended(split: Split, method: str, epochs: int) -> dict[int, np.ndarray]:
     """g by k: bool [users, items], the k best of all items; nothing is masked, as in the proposition."""
     settings = eh.Settings(epochs=epochs, batch=256, lr=0.01, weight_decay=1e-4)
-    user_vectors, item_vectors = train(
-        split, eh.MF(dim=16), contender(method).sampler, 1, settings, device="cpu"
-    ).vectors
+    user_vectors, item_vectors = train(split, eh.MF(dim=16), parse(method).sampler, 1, settings, device="cpu").vectors
     order = (user_vectors[0] @ item_vectors[0].T).argsort(dim=1, descending=True)
     found = {}
     for k in KS:

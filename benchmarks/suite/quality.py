@@ -7,12 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
 import evenhand as eh
-from evenhand.baselines.run import fit_baseline
 from evenhand.encoders import Encoder
-from evenhand.methods import contender
+from evenhand.methods import parse
 from evenhand.training.run import train
 from suite.data import Data
 from suite.report import Section
@@ -52,7 +49,7 @@ def climb(data: Data, encoder: Encoder, method: str, target: float, epochs: int)
         train(
             data.split,
             encoder,
-            contender(method).sampler,
+            parse(method).sampler,
             1,
             eh.Settings(epochs=epochs),
             device="cpu",
@@ -67,13 +64,13 @@ def measure(data: Data, rounds: int, quick: bool) -> Section:
         f"Time to the quality of ALS, {data.words}",
         f"{data.split!r}; NDCG@10 on validation, seed 0; defaults, which were tuned on ML-100K for ALS",
     )
-    where, hot, epochs = torch.device("cpu"), data.hot("honest"), 3 if quick else eh.Settings().epochs
+    epochs = 3 if quick else eh.Settings().epochs
     ways: dict[str, tuple[Encoder, str]] = {
         "auc-ns, MF": (eh.MF(), "auc-ns"),
         "auc-ns ecdf=64, MF": (eh.MF(), "auc-ns:ecdf=64"),
         "auc-ns ecdf=64, LightGCN": (eh.LightGCN(), "auc-ns:ecdf=64"),
     }
-    warm = fit_baseline(data.split, eh.ALS(), [0], "honest", where, hot, (10,))
+    warm = eh.ALS().fit(data.split, seeds=1, k=10, device="cpu")
     assert warm.validation is not None
     target = warm.validation[0]
     als: list[float] = []
@@ -81,7 +78,7 @@ def measure(data: Data, rounds: int, quick: bool) -> Section:
     for encoder, method in ways.values():
         climb(data, encoder, method, target, 1)
     for _ in range(rounds):
-        als.append(fit_baseline(data.split, eh.ALS(), [0], "honest", where, hot, (10,)).seconds)
+        als.append(eh.ALS().fit(data.split, seeds=1, k=10, device="cpu").seconds)
         for name, (encoder, method) in ways.items():
             climbs[name].append(climb(data, encoder, method, target, epochs))
     section.times["als, to the end"] = Timing(tuple(als))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 import evenhand as eh
-from evenhand.methods import contender
+from evenhand.methods import parse
 from evenhand.training.trainer import Trainer
 from suite.data import Data
 from suite.report import Section
@@ -20,7 +20,7 @@ def measure(data: Data, rounds: int, at_least: float) -> Section:
     split, hot = data.split, data.hot("honest")
 
     def epoch(name: str, replicas: int) -> Callable[[], float]:
-        samplers = [contender(name).sampler] * replicas
+        samplers = [parse(name).sampler] * replicas
         where = torch.device("cpu")
         loop = Trainer(split.train, eh.MF(dim=64), samplers, range(replicas), eh.Settings(), where, hot=hot)
         epochs = iter(range(10**9))

@@ -16,7 +16,7 @@ from checks.fuzz.targets.commands import LOG, SEARCH, run
 from checks.fuzz.targets.target import SEEDS
 from evenhand.baselines import EASE, Blend, ItemKNN, Popular
 from evenhand.encoders import MF, LightGCN, describe_encoder
-from evenhand.methods import contender
+from evenhand.methods import parse
 from evenhand.training.settings import Settings
 from evenhand.utils.description import described
 
@@ -41,7 +41,7 @@ def _models(keep: Keep) -> None:
     keep("base-command/config.json", (models / "vectors" / "config.json").read_bytes())
     keep("base-command/plain.npz", (SEEDS / "vectors-npz" / "plain.npz").read_bytes())
     keep("base-command/users.parquet", (SEEDS / "vectors-parquet" / "users.parquet").read_bytes())
-    asked = contender("auc-ns")
+    asked = parse("auc-ns")
     trained = {
         "method": asked.label,
         "sampler": described(asked.sampler),
@@ -51,10 +51,10 @@ def _models(keep: Keep) -> None:
     infos = {
         "mf": ("vectors", trained | {"encoder": describe_encoder(MF(dim=4))}),
         "lightgcn": ("vectors", trained | {"encoder": describe_encoder(LightGCN(dim=4))}),
-        "ease": ("dense", EASE().info),
-        "itemknn": ("sparse", ItemKNN().info),
-        "popular": ("counts", Popular().info),
-        "blend": ("blend", Blend(parts="ease+itemknn", shares="1+1").info),
+        "ease": ("dense", EASE().description()),
+        "itemknn": ("sparse", ItemKNN().description()),
+        "popular": ("counts", Popular().description()),
+        "blend": ("blend", Blend((EASE(), ItemKNN()), (1.0, 1.0)).description()),
     }
     for name, (kind, info) in infos.items():
         config = json.loads((models / kind / "config.json").read_text())

@@ -5,14 +5,16 @@
 Names are loaded when they are first used, so that importing evenhand is cheap.
 """
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
     from evenhand.audit.run_audit import audit
-    from evenhand.baselines import ALS, EASE, GFCF, ItemKNN, Popular
+    from evenhand.baselines import ALS, EASE, GFCF, Blend, ItemKNN, Popular
     from evenhand.data.datasets.load import load_dataset, load_split
     from evenhand.data.interactions import Interactions
     from evenhand.data.simulate import simulate
@@ -26,66 +28,78 @@ if TYPE_CHECKING:
     from evenhand.models.base import Model
     from evenhand.models.factors import load
     from evenhand.models.rerank import rerank
+    from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Reg
     from evenhand.samplers import (
         AUCSampler,
+        BalancedSampler,
         DynamicSampler,
         GroupSampler,
         PopularitySampler,
+        Sampler,
         UniformSampler,
     )
     from evenhand.training import Settings
+    from evenhand.training.method import Method
+    from evenhand.training.trained import Trained
     from evenhand.utils.errors import InputError, RunError
 
 _HOME = {
-    "audit": "evenhand.audit",
-    "Interactions": "evenhand.data.interactions",
-    "load_dataset": "evenhand.data.datasets.load",
-    "load_split": "evenhand.data.datasets.load",
-    "simulate": "evenhand.data.simulate",
-    "Split": "evenhand.data.splits",
-    "given_split": "evenhand.data.splits",
-    "MF": "evenhand.encoders",
-    "LightGCN": "evenhand.encoders",
-    "InputError": "evenhand.utils.errors",
-    "RunError": "evenhand.utils.errors",
-    "compare": "evenhand.experiments.compare",
-    "evaluate": "evenhand.metrics.evaluate",
-    "Model": "evenhand.models.base",
-    "load": "evenhand.models.factors",
-    "rerank": "evenhand.models.rerank",
-    "ALS": "evenhand.baselines",
-    "EASE": "evenhand.baselines",
-    "GFCF": "evenhand.baselines",
-    "ItemKNN": "evenhand.baselines",
-    "Popular": "evenhand.baselines",
-    "AUCSampler": "evenhand.samplers",
-    "DynamicSampler": "evenhand.samplers",
-    "GroupSampler": "evenhand.samplers",
-    "PopularitySampler": "evenhand.samplers",
-    "UniformSampler": "evenhand.samplers",
-    "Settings": "evenhand.training",
-    "feedback_loop": "evenhand.experiments.feedback_loop",
-    "fit": "evenhand.experiments.fit",
-    "tune": "evenhand.experiments.tune",
+    name: module
+    for module, names in {
+        "evenhand.audit.run_audit": "audit",
+        "evenhand.baselines": "ALS EASE GFCF Blend ItemKNN Popular",
+        "evenhand.data.datasets.load": "load_dataset load_split",
+        "evenhand.data.interactions": "Interactions",
+        "evenhand.data.simulate": "simulate",
+        "evenhand.data.splits": "Split given_split",
+        "evenhand.encoders": "MF LightGCN",
+        "evenhand.experiments.compare": "compare",
+        "evenhand.experiments.feedback_loop": "feedback_loop",
+        "evenhand.experiments.fit": "fit",
+        "evenhand.experiments.tune": "tune",
+        "evenhand.methods": "Method Trained",
+        "evenhand.metrics.evaluate": "evaluate",
+        "evenhand.models.base": "Model",
+        "evenhand.models.factors": "load",
+        "evenhand.models.rerank": "rerank",
+        "evenhand.objectives": "BPR IPS MACR BCLoss CausE Reg",
+        "evenhand.samplers": (
+            "AUCSampler BalancedSampler DynamicSampler GroupSampler PopularitySampler Sampler UniformSampler"
+        ),
+        "evenhand.training": "Settings",
+        "evenhand.utils.errors": "InputError RunError",
+    }.items()
+    for name in names.split()
 }
 __all__ = [
     "ALS",
+    "BPR",
     "EASE",
     "GFCF",
+    "IPS",
+    "MACR",
     "MF",
     "AUCSampler",
+    "BCLoss",
+    "BalancedSampler",
+    "Blend",
+    "CausE",
     "DynamicSampler",
     "GroupSampler",
     "InputError",
     "Interactions",
     "ItemKNN",
     "LightGCN",
+    "Method",
     "Model",
     "Popular",
     "PopularitySampler",
+    "Reg",
     "RunError",
+    "Sampler",
     "Settings",
     "Split",
+    "Trained",
     "UniformSampler",
     "audit",
     "compare",
@@ -110,3 +124,14 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *_HOME])
+
+
+class _Package(ModuleType):
+    """`evenhand.audit` is a function and a room of modules; whichever is imported first, the name is the function."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "audit" or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

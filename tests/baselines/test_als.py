@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from evenhand.baselines.als import ALS, ridges, solved
-from evenhand.experiments.entrants import entrant
+from evenhand.methods import parse
 from evenhand.utils.errors import InputError
 from run_cli import small_log
 from toy_log import ITEMS, TOY, USERS, matrix, random_log
@@ -80,7 +80,7 @@ def test_few_gradient_steps_reach_the_exact_solution_with_wide_vectors() -> None
     log, found = small_log(), []
     for steps in (3, 0):
         als = ALS(factors=512, alpha=20, l2=30, iterations=8, steps=steps, nu=1)
-        users, items = (side.double().numpy() for side in als.fit(log).vectors)
+        users, items = (side[0].double().numpy() for side in als.fit_pairs(log).vectors)
         of = ridges(log, als.alpha, als.l2, als.nu)
         found.append(loss(matrix(log), als, users, items, of))  # type: ignore[arg-type]
     assert found[0] == pytest.approx(found[1], rel=0.01)
@@ -92,5 +92,5 @@ def test_few_gradient_steps_reach_the_exact_solution_with_wide_vectors() -> None
 )
 def test_bad_values_of_nu_are_refused(text: str, said: str) -> None:
     with pytest.raises(InputError) as caught:
-        entrant(text)
+        parse(text)
     assert str(caught.value) == said

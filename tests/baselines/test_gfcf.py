@@ -11,7 +11,7 @@ import torch
 import evenhand as eh
 from evenhand.baselines.gfcf import GFCF, smoothest_directions
 from evenhand.data.interactions import Interactions
-from evenhand.experiments.entrants import entrant
+from evenhand.methods import parse
 from evenhand.models.graph_filter import GraphFilter
 from evenhand.utils.errors import InputError
 from run_cli import small_log
@@ -44,12 +44,12 @@ def dense_filter(log: Interactions, k: int, alpha: float, a: float, b: float, sh
 )
 def test_published_filters_on_the_toy_log(parameters: dict[str, float], expected: tuple[float, ...]) -> None:
     published = {"factors": 2, "linear_exponent": 0, "spectral_exponent": 0.5}
-    fitted = GFCF(**(published | parameters)).fit(TOY)  # type: ignore[arg-type]
+    fitted = GFCF(**(published | parameters)).fit_pairs(TOY)  # type: ignore[arg-type]
     np.testing.assert_allclose(fitted.scores(np.array([0]))[0], expected, atol=1e-6)
 
 
 def test_a_new_user_of_the_toy_log_is_just_another_row() -> None:
-    model = GFCF(2, 0.3, 0, 0.5).fit(TOY).model()
+    model = GFCF(2, 0.3, 0, 0.5).fit_pairs(TOY)
     new = model.fold_in(Interactions.from_pairs([0, 0], [1, 2], n_items=5))
     np.testing.assert_allclose(new.scores(np.array([0]))[0], (0.915166, 0.496338, 0.706612, 0.263135, 0), atol=1e-6)
 
@@ -62,7 +62,7 @@ def test_a_new_user_of_the_toy_log_is_just_another_row() -> None:
 def test_the_filter_is_its_dense_formula(seed: int, k: int, alpha: float, a: float, b: float, shape: float) -> None:
     log = random_log(seed)
     users = np.arange(log.n_users)[::-1].copy()
-    fitted = GFCF(k, alpha, a, b, shape).fit(log)
+    fitted = GFCF(k, alpha, a, b, shape).fit_pairs(log)
     expected = matrix(log)[users] @ dense_filter(log, k, alpha, a, b, shape)
     np.testing.assert_allclose(fitted.scores(users), expected, rtol=1e-4, atol=1e-5)
     table = fitted.table
@@ -86,7 +86,7 @@ def test_directions_are_orthonormal_and_span_what_singular_vectors_span() -> Non
 
 def test_a_saved_filter_recommends_the_same(tmp_path: Path) -> None:
     log = small_log()
-    model = GFCF(factors=6).fit(log).model()
+    model = GFCF(factors=6).fit_pairs(log)
     model.save(tmp_path / "gfcf")
     loaded = eh.load(tmp_path / "gfcf")
     assert loaded.kind == "graph-filter"
@@ -110,12 +110,12 @@ def test_a_saved_filter_recommends_the_same(tmp_path: Path) -> None:
         ("gfcf:alpha=nan", "alpha must be a number between -10 and 10, not nan."),
         ("gfcf:linear_exponent=11", "linear_exponent must be a number between -10 and 10, not 11."),
         ("gfcf:spectral_exponent=much", "spectral_exponent must be a number between -10 and 10, not much."),
-        ("gfcf:shape=-1", "shape must be a number between 0 and 10, not -1."),
+        ("gfcf:eigen_power=-1", "eigen_power must be a number between 0 and 10, not -1."),
     ],
 )
 def test_bad_parameters_of_the_filter_are_refused(text: str, said: str) -> None:
     with pytest.raises(InputError) as caught:
-        entrant(text)
+        parse(text)
     assert str(caught.value) == said
 
 

@@ -11,7 +11,7 @@ from evenhand.baselines import cooccurrence
 from evenhand.baselines.cooccurrence import Cooccurrence
 from evenhand.baselines.itemknn import ItemKNN
 from evenhand.data.interactions import Interactions
-from evenhand.experiments.entrants import entrant
+from evenhand.methods import parse
 from evenhand.utils import memory
 from evenhand.utils.errors import InputError
 from toy_log import TOY, matrix, random_log
@@ -26,7 +26,7 @@ def test_all_neighbours_with_exponents_are_turbo_cfs_first_filter(
 ) -> None:
     """The filter keeps an item's similarity to itself, which counts only for items the user has."""
     knn = ItemKNN("all", 0, user_exponent=2 * alpha, item_exponent=1 - alpha, power=power)
-    scores = knn.fit(TOY).scores(np.array([0]))[0].double().numpy()
+    scores = knn.fit_pairs(TOY).scores(np.array([0]))[0].double().numpy()
     weights = TOY.activity ** (-2.0 * alpha)
     for item in (0, 1):
         own = (weights @ matrix(TOY)[:, item]) * TOY.popularity[item] ** (2 * (alpha - 1))
@@ -37,7 +37,7 @@ def test_all_neighbours_with_exponents_are_turbo_cfs_first_filter(
 def test_the_norm_of_sansa_is_the_root_of_the_length_of_a_row_of_counts() -> None:
     lengths = Cooccurrence(TOY, np.ones(3)).norms()
     np.testing.assert_allclose(np.sqrt(lengths), (1.967990, 1.732051, 1.189207, 1.316074, 0), atol=1e-6)
-    scores = ItemKNN("all", 0, norm="gram").fit(TOY).scores(np.array([0]))[0]
+    scores = ItemKNN("all", 0, norm="gram").fit_pairs(TOY).scores(np.array([0]))[0]
     roots = np.sqrt(lengths)
     assert scores[3] == pytest.approx(1 / roots[0] / roots[3] + 1 / roots[1] / roots[3])
 
@@ -65,7 +65,7 @@ def test_itemknn_is_its_dense_formula(
     knn = ItemKNN(neighbours, shrink, norm, item_exponent, user_exponent, power)  # type: ignore[arg-type]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cooccurrence, "_BLOCK_PAIRS", block)
-        table = knn.fit(log).table
+        table = knn.fit_pairs(log).table
     found = np.zeros_like(similarity)
     found[np.repeat(np.arange(log.n_items), np.diff(table.indptr)), table.items] = table.weights
     most = log.n_items if neighbours == "all" else int(neighbours)
@@ -80,7 +80,7 @@ def test_itemknn_is_its_dense_formula(
 def test_of_equally_similar_items_the_lowest_are_kept() -> None:
     """Item 0 shares one user with each of the others, who have one user more each."""
     log = Interactions.from_pairs([0] * 5 + [1, 2, 3, 4], [0, 1, 2, 3, 4, 1, 2, 3, 4])
-    table = ItemKNN(2, 0).fit(log).table
+    table = ItemKNN(2, 0).fit_pairs(log).table
     whose = np.repeat(np.arange(5), np.diff(table.indptr))
     assert whose[table.items == 0].tolist() == [1, 2]
 
@@ -96,11 +96,11 @@ def test_of_equally_similar_items_the_lowest_are_kept() -> None:
 )
 def test_bad_parameters_of_itemknn_are_refused(text: str, said: str) -> None:
     with pytest.raises(InputError) as caught:
-        entrant(text)
+        parse(text)
     assert str(caught.value) == said
 
 
 def test_all_neighbours_that_would_not_fit_are_refused_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "available_bytes", lambda device: 100)
     with pytest.raises(InputError, match=r"^itemknn with 5 neighbours an item needs about .*; lower neighbours\.$"):
-        ItemKNN("all").fit(TOY)
+        ItemKNN("all").fit_pairs(TOY)

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders import MF, Encoder, LightGCN
-from evenhand.methods import METHODS, contender
+from evenhand.methods import METHODS, parse
 from evenhand.metrics.users import METRICS, score_lists
 from evenhand.models import topk
 from evenhand.models.topk import Products, top_by
@@ -53,7 +53,7 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def fit(path: str, folder: Path | None = None, **changes: Any) -> Fit:
     encoder, method, engine = PATHS[path]
     settings = Settings(**{"epochs": 4, "batch": 64, "patience": None, "engine": engine} | changes)
-    one = contender(method)
+    one = parse(method)
     return train(
         SPLIT, encoder, one.sampler, 2, settings,
         objective=one.objective, device="cpu", ks=(5,), checkpoints=folder, resume=True,

@@ -18,7 +18,7 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.reading.read import read_interactions
 from evenhand.data.splits import Split, given_split
 from evenhand.encoders import MF, Encoder, LightGCN, Tables, Vectors
-from evenhand.methods import METHODS, Contender, contender
+from evenhand.methods import METHODS, made_by, parse
 from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Loss, Objective, Reg, Scored
 from evenhand.objectives.bc import RunningBCLoss, cosine, cosines
 from evenhand.objectives.cause import CausELoss, first_occurrences, inclusion, treatment
@@ -31,7 +31,6 @@ from evenhand.testing import check_learns
 from evenhand.training import Settings, run, train
 from evenhand.training.checkpoints import Checkpoints
 from evenhand.training.trainer import Trainer
-from evenhand.training.update import updated
 from evenhand.utils.description import described, from_description
 from evenhand.utils.errors import InputError
 
@@ -749,7 +748,7 @@ def test_a_model_can_be_updated_whatever_became_of_its_vectors(objective: Object
     done = train(split, encoder, UniformSampler(), 1, settings, ks=(5,), device="cpu", objective=objective).model
     users, items = done.tables or done.vectors
     assert users.shape[-1] == items.shape[-1] == 4
-    again = updated(done, split.test, device="cpu").model
+    again = made_by(done).update(done, split.test, device="cpu").model
     for before, after in zip((users, items), again.tables or again.vectors, strict=True):
         torch.testing.assert_close(before, after, atol=1e-6, rtol=1e-6)
 
@@ -806,7 +805,7 @@ def test_cosine_finals_rank_by_the_angle() -> None:
     ],
 )
 def test_is_parsed_and_written_down(text: str, objective: Objective) -> None:
-    got: Contender = contender(text)
+    got = parse(text)
     assert got.objective == objective
     assert from_description(Objective, described(objective)) == objective
 
@@ -841,5 +840,5 @@ def test_no_parameter_belongs_to_sampler_and_objective_both(name: str) -> None:
 )
 def test_refuses_in_one_sentence(text: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
-        contender(text)
+        parse(text)
     assert str(caught.value) == message

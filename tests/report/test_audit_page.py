@@ -391,7 +391,7 @@ def test_the_story_of_a_comparison_tells_protocol_and_spread() -> None:
 
     split = small_log().split(test=0.2, validation=0.0, seed=0)
     settings = eh.Settings(epochs=2, batch=256)
-    result = eh.compare(split, ["rns", "popular"], eh.MF(dim=4), 2, settings, protocol="paper", ks=(5,))
+    result = eh.compare(split, ["rns", "popular"], eh.MF(dim=4), 2, settings, protocol="paper", k=5)
     story = TrainingStory.of(result)
     assert (story.protocol, story.judged_on, story.seeds) == ("paper", "test", 2)
     assert {curve.name for curve in story.curves} == {"rns"}

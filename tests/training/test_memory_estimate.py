@@ -11,13 +11,14 @@ import torch
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.encoders import MF, LightGCN
-from evenhand.experiments.explain import explained
-from evenhand.methods import METHODS, contender
+from evenhand.experiments.fit import explained
+from evenhand.methods import METHODS, parse
 from evenhand.objectives import BPR
 from evenhand.samplers import AUCSampler, UniformSampler
 from evenhand.training import memory_estimate as training_memory
 from evenhand.training.evaluation import Evaluator
 from evenhand.training.memory_estimate import Work, check_fits, work_of
+from evenhand.training.method import Conditions
 from evenhand.training.run import train
 from evenhand.training.settings import Settings
 from evenhand.training.trainer import Trainer
@@ -81,7 +82,7 @@ def test_every_seed_costs_its_tables_and_its_order() -> None:
 @pytest.mark.parametrize("encoder", [MF(dim=4), LightGCN(dim=4)])
 @pytest.mark.parametrize("engine", ["auto", "torch"])
 def test_the_engine_is_the_one_that_training_takes(method: str, encoder: Any, engine: Any) -> None:
-    one, parts = contender(method), split()
+    one, parts = parse(method), split()
     settings = Settings(engine=engine).under("honest", encoder)
     loop = Trainer(
         parts.train,
@@ -201,16 +202,9 @@ def test_the_papers_protocol_judges_everybody() -> None:
 
 
 def test_explain_says_what_will_be_done() -> None:
-    lines = list(
-        explained(
-            split(),
-            [contender("auc-ns:ecdf=64"), contender("rns")],
-            MF(dim=8),
-            2,
-            Settings(eval_users=5),
-            device="cpu",
-        )
-    )
+    encoder, settings = MF(dim=8), Settings(eval_users=5)
+    methods = [parse(text, encoder, settings) for text in ("auc-ns:ecdf=64", "rns")]
+    lines = list(explained(Conditions.of(split(), 2, device="cpu"), methods, encoder, settings))
     assert lines[0].startswith("data: 60 users × 40 items; pairs: train ")
     assert "10 without a better one, by NDCG@10 of 5 of " in lines[2]
     assert lines[4] == "encoder: mf with vectors of length 8; 2 seeds, side by side, on cpu"

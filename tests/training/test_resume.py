@@ -24,7 +24,7 @@ import torch
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.encoders import MF, Encoder, LightGCN
-from evenhand.methods import METHODS, contender
+from evenhand.methods import METHODS, parse
 from evenhand.models.factors import load
 from evenhand.samplers import AUCSampler
 from evenhand.training import Fit, Settings, run, train
@@ -77,7 +77,7 @@ def fit(
     **other: Any,
 ) -> Fit:
     if isinstance(method, str):
-        asked = contender(method)
+        asked = parse(method)
         method = asked.sampler
         other = {"objective": asked.objective, **other}
     return train(

@@ -10,10 +10,10 @@ import torch
 
 import evenhand as eh
 from evenhand.encoders import MF, Encoder, encoder_named
+from evenhand.methods import made_by
 from evenhand.samplers import DynamicSampler, UniformSampler
 from evenhand.testing import checkerboard
 from evenhand.training.run import train
-from evenhand.training.update import updated
 from run_cli import evenhand
 
 QUICK = eh.Settings(epochs=8, batch=64, lr=0.05, weight_decay=1e-4)
@@ -30,7 +30,7 @@ def first_users(log: eh.Interactions, n: int) -> eh.Interactions:
 def test_new_users_and_items_join_and_are_learned(encoder: Encoder) -> None:
     log, withheld = checkerboard(40, 40)
     old = train(first_users(log, 30).split(validation=0.1), encoder_named(encoder), UniformSampler(), 2, QUICK).model
-    fitted = updated(old, log, epochs=30)
+    fitted = made_by(old).update(old, log, epochs=30)
     model = fitted.model
     assert (model.known.n_users, model.known.n_items) == (40, 40)
     assert model.seeds == old.seeds
@@ -45,7 +45,7 @@ def test_training_starts_from_the_old_tables(encoder: Encoder) -> None:
     log, _ = checkerboard(40, 40)
     still = eh.Settings(epochs=1, batch=64, lr=1e-12, weight_decay=0)
     old = train(first_users(log, 30).split(validation=0.1), encoder_named(encoder), DynamicSampler(), 1, still).model
-    model = updated(old, log, epochs=1).model
+    model = made_by(old).update(old, log, epochs=1).model
     before, after = (m.tables or m.vectors for m in (old, model))
     torch.testing.assert_close(after[0][:, :30], before[0])
     torch.testing.assert_close(after[1][:, :39], before[1])
@@ -56,7 +56,7 @@ def test_nothing_new_is_refused() -> None:
     log, _ = checkerboard(20, 20)
     old = train(log.split(validation=0.1), MF(), UniformSampler(), 1, QUICK).model
     with pytest.raises(eh.InputError, match="no pair that the model does not know"):
-        updated(old, old.known)
+        made_by(old).update(old, old.known)
 
 
 def test_the_command_line_updates_a_saved_model(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from unittest.mock import patch
@@ -28,7 +27,7 @@ NEWER = "user,item\nu00,i00\nu00,i01\nu00,i02\nu00,i03\nu01,i11\nu02,i10\nnew,i0
 @contextlib.contextmanager
 def _short_training() -> Iterator[None]:
     """One epoch of what a blend trains, and the plain engine: to compile takes longer than an input may."""
-    short = replace(blend._TRAINING, epochs=1)
+    short = {**blend._TRAINING, "epochs": 1}
     with patch.object(blend, "_TRAINING", short), patch("evenhand.training.trainer.engine_for", TorchEngine):
         yield
 

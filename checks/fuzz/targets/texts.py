@@ -27,8 +27,8 @@ from evenhand.data.popularity import HotRule
 from evenhand.data.reading.columns import Column
 from evenhand.data.reading.read import read_columns
 from evenhand.data.write import write_table
-from evenhand.experiments.entrants import entrant
 from evenhand.experiments.goals import parse_goals
+from evenhand.methods import parse
 from evenhand.models.card import model_card
 from evenhand.report.html_text import isolated, safe
 from evenhand.utils.errors import InputError
@@ -49,7 +49,7 @@ def _options(data: bytes, folder: Path) -> None:
     """Methods with parameters, list lengths, hot rules, what a search is after, named lists."""
     text = _text(data)
     problem = None
-    readers = (entrant, list_lengths, HotRule.parse, parse_goals, trials_at_once, lambda one: _named([one]))
+    readers = (parse, list_lengths, HotRule.parse, parse_goals, trials_at_once, lambda one: _named([one]))
     for reader in readers:
         try:
             reader(text)

@@ -12,11 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.baselines.base import Baseline, Fitted, check_number, check_whole, solvable
+from evenhand.baselines.base import Baseline, check_number, check_whole, solvable
 from evenhand.data.csr import slices_within
 from evenhand.data.interactions import Interactions
 from evenhand.models.factors import FactorModel
-from evenhand.models.topk import by_product
 from evenhand.utils.errors import InputError
 from evenhand.utils.memory import check_memory
 
@@ -69,7 +68,7 @@ class ALS(Baseline):
         check_whole("iterations", self.iterations)
         check_whole("steps", self.steps, least=0)
 
-    def fit(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> FittedALS:
+    def fit_pairs(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> FactorModel:
         check_memory(
             _BYTES_A_NUMBER * self.factors * (train.n_users + train.n_items),
             torch.device(device),
@@ -86,28 +85,7 @@ class ALS(Baseline):
             for _ in range(self.iterations):
                 users = solved(*by_user, items, self.alpha, of_users, self.steps, users)
                 items = solved(*by_item, users, self.alpha, of_items, self.steps, items)
-        return FittedALS(self, train, users, items, seed)
-
-
-@dataclass(frozen=True, eq=False)
-class FittedALS(Fitted):
-    baseline: ALS
-    train: Interactions
-    user_vectors: Tensor
-    item_vectors: Tensor
-    seed: int = 0
-
-    @property
-    def vectors(self) -> tuple[Tensor, Tensor]:
-        return self.user_vectors, self.item_vectors
-
-    def scores(self, users: np.ndarray) -> Tensor:
-        return by_product(*self.vectors)(users)
-
-    def model(self, known: Interactions | None = None) -> FactorModel:
-        users, items = (side.cpu().float().unsqueeze(0) for side in self.vectors)
-        known = self.train if known is None else known
-        return FactorModel(users, items, known=known, seeds=(self.seed,), info=self.baseline.info)
+        return FactorModel(users.float()[None], items.float()[None], train, seeds=(seed,), info=self.description())
 
 
 def ridges(train: Interactions, alpha: float, l2: float, nu: float) -> tuple[Ridge, Ridge]:

@@ -1,25 +1,31 @@
-"""What a baseline is: a few checked parameters that, fitted to a log, score the whole catalogue for any user."""
+"""What a baseline is: a few checked parameters that, fitted to pairs, give a model.
+
+A new one is a frozen dataclass with `fit_pairs`, a line of the registry (`evenhand.methods`) and ranges for a search.
+"""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+import time
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
 import torch
-from torch import Tensor
 
+from evenhand.data.describe import fingerprint
 from evenhand.data.interactions import Interactions
-from evenhand.models.blend_model import BlendModel
+from evenhand.data.splits import Split, share_vocabulary
+from evenhand.models.base import Model
 from evenhand.models.factors import FactorModel
-from evenhand.models.id_lookup import known_positions, list_table
 from evenhand.models.item_weights import ItemTable, ItemWeightModel
-from evenhand.models.topk import top_by
+from evenhand.training.method import Conditions, Fit, Method, metrics_json
+from evenhand.training.run import versions
+from evenhand.training.settings import resolve_device
 from evenhand.utils.errors import InputError
 from evenhand.utils.progress import OnEpoch
 from evenhand.utils.text import one_line
@@ -29,98 +35,112 @@ LARGEST = 10**9
 
 
 @dataclass(frozen=True)
-class Baseline(ABC):
+class Baseline(Method):
     """What a practitioner would pick instead. Subclasses add parameters and check them in `__post_init__`."""
 
     seeded: ClassVar[bool] = False
-    """Whether two seeds give two results; what is deterministic is fitted once."""
 
     @property
     def name(self) -> str:
-        """As the registry and the command line call it."""
         return type(self).__name__.lower()
 
-    @property
-    def label(self) -> str:
-        """The name, with the parameters that differ from their defaults."""
-        chosen = ((f.name, getattr(self, f.name), f.default) for f in fields(self))
-        return ":".join([self.name, *(f"{name}={value}" for name, value, usual in chosen if value != usual)])
-
-    @property
-    def info(self) -> dict[str, Any]:
-        """What a model says about how it came to be."""
-        return {"method": self.label, "rival": {"name": self.name, **asdict(self)}}
-
     @abstractmethod
-    def fit(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> Fitted:
-        """Learn from the pairs of `train`; ratings and times are not looked at."""
+    def fit_pairs(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> Model:
+        """Learn from the pairs of `train`; ratings and times are not looked at. Tensors may stay on the device."""
 
-    def fit_in_steps(
+    def settle(
         self,
         train: Interactions,
+        held: Interactions | None,
         seed: int,
-        device: str | torch.device,
+        device: torch.device,
         on_step: OnEpoch | None,
-        held: Interactions | None = None,
-    ) -> Fitted:
-        """The same; a baseline that takes several steps tells `on_step` how many are done.
+    ) -> Model:
+        """The same, for one that has something to settle: on the pairs `held`, if there are any, else inside train.
 
-        One that has something to settle does so on the pairs `held`, if there are any, else on some of
-        `train`.
+        One that takes several steps calls `on_step` after each.
         """
-        return self.fit(train, seed, device)
+        return self.fit_pairs(train, seed, device)
+
+    def description(self) -> dict[str, Any]:
+        return {"method": self.label, "rival": {"name": self.name, **self.parameters()}}
+
+    def item_model(self, train: Interactions, table: ItemTable) -> ItemWeightModel:
+        """A model whose users are what they interacted with, and whose items have weights for each other."""
+        return ItemWeightModel(table, known=train, touched=train, info=self.description())
+
+    # ---- the contract
+
+    def fit_under(
+        self,
+        conditions: Conditions,
+        *,
+        on_epoch: OnEpoch | None = None,
+        checkpoints: Path | None = None,
+        resume: bool = False,
+    ) -> Fit:
+        """Fitted to train alone, anew where an earlier run was interrupted."""
+        split, seeds = conditions.split, conditions.seeds if self.seeded else conditions.seeds[:1]
+        began = time.perf_counter()
+        models = [self.settle(split.train, split.validation, seed, conditions.device, on_epoch) for seed in seeds]
+        if conditions.device.type == "cuda":
+            torch.cuda.synchronize(conditions.device)
+        seconds = time.perf_counter() - began
+        scorers = [one.scorer(one.best) for one in models]
+        validation, results = conditions.validated(scorers), conditions.measured(scorers)
+        models = [one.on_cpu() for one in models]
+        model = stacked(models, seeds, 0 if validation is None else int(np.argmax(validation)))
+        info = {
+            **model.info,
+            "protocol": conditions.protocol,
+            "split": split.description,
+            "hot": conditions.hot.describe(),
+            "fingerprint": {name: fingerprint(part) for name, part in split.parts().items()},
+            "versions": versions(conditions.device),
+        }
+        per_seed = () if len(model.seeds) == len(models) else tuple(models)
+        model = model.having(info=info, metrics=metrics_json(results), known=split.consumed)
+        return Fit(model, results, validation, seconds=seconds, notes=split.notes, per_seed=per_seed)
+
+    def refit(self, fit: Fit, split: Split, *, device: str = "auto", on_epoch: OnEpoch | None = None) -> Model:
+        everything, old = split.train.union(split.validation, split.test), fit.model
+        model = self.settle(everything, None, old.seeds[old.best], resolve_device(device), on_epoch)
+        info = {**old.info, "split": f"{split.description}; refitted on all parts"}
+        return model.on_cpu().having(info=info)
+
+    def update(
+        self,
+        model: Model,
+        new: Interactions,
+        *,
+        epochs: int | None = None,
+        device: str = "auto",
+        on_epoch: OnEpoch | None = None,
+    ) -> Fit:
+        """Fitted again, on what the model knew and on `new`: nothing has to be carried over."""
+        if epochs is not None:
+            raise InputError(f"--epochs has no effect on {self.label}; leave it out.")
+        parts, notes = share_vocabulary({"model": model.known, "new": new})
+        known, newer = parts["model"], parts["new"]
+        if known.contains(newer.users, newer.items).all():
+            raise InputError("the new data holds no pair that the model does not know already.")
+        everything, where = known.union(newer), resolve_device(device)
+        models = [self.settle(everything, None, seed, where, on_epoch).on_cpu() for seed in model.seeds]
+        info = {**model.info, "split": f"an update with {len(everything) - len(known):,} new pairs"}
+        found = stacked(models, model.seeds, model.best).having(info=info, known=everything)
+        return Fit(found, {}, None, notes=notes)
+
+    def explain(self, conditions: Conditions) -> str:
+        return f"{self.label}: fitted on train once; it is not trained in epochs"
 
 
-class Fitted(ABC):
-    """A baseline that has seen its train part: a `Recommender` that can also answer with a table."""
-
-    train: Interactions
-
-    @abstractmethod
-    def scores(self, users: np.ndarray) -> Tensor:
-        """[n, n_items] for users by index: a new tensor, which the caller may write to."""
-
-    @property
-    def vectors(self) -> tuple[Tensor, Tensor] | None:
-        """User and item vectors whose products are the scores, where there are such."""
-        return None
-
-    @abstractmethod
-    def model(self, known: Interactions | None = None) -> FactorModel | ItemWeightModel | BlendModel:
-        """As a model, which can be saved and loaded; `known` is not recommended again, train unless given."""
-
-    def recommend(self, users: Any = None, k: int = 20, *, exclude: Interactions | None = None) -> pa.Table:
-        """The k best items of the given users (ids; None means all): user, item, score, rank.
-
-        Left out are the pairs of `exclude`, which are those of train unless given.
-        """
-        wanted = np.arange(self.train.n_users)
-        if users is not None:
-            wanted = known_positions(users, self.train.user_ids, "user")
-        exclude = self.train if exclude is None else exclude
-        items, scores = top_by(self.scores, self.train.n_items, wanted, k, exclude=exclude)
-        return list_table(self.train, wanted, items, scores)
-
-
-@dataclass(frozen=True, eq=False)
-class FittedItems(Fitted):
-    """A baseline whose users are what they touched, and whose items say something about each other."""
-
-    baseline: Baseline
-    train: Interactions
-    table: ItemTable
-
-    def scores(self, users: np.ndarray) -> Tensor:
-        return self.table.scores(self.train, users)
-
-    def model(self, known: Interactions | None = None) -> ItemWeightModel:
-        on_cpu = {name: tensor.cpu() for name, tensor in self.table.tensors().items()}
-        return ItemWeightModel(
-            type(self.table).from_tensors(on_cpu),
-            known=self.train if known is None else known,
-            touched=self.train,
-            info=self.baseline.info,
-        )
+def stacked(models: Sequence[Model], seeds: Sequence[int], best: int) -> Model:
+    """All seeds in one model where that can hold them, as vectors can; else the best one."""
+    vectors = [one.vectors for one in models if isinstance(one, FactorModel)]
+    if len(vectors) < len(models):
+        return models[best].having(seeds=(seeds[best],))
+    users, items = (torch.cat([pair[side] for pair in vectors]).float() for side in (0, 1))
+    return models[best].having(user_vectors=users, item_vectors=items, seeds=tuple(seeds), best=best)
 
 
 @contextmanager

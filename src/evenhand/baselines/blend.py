@@ -8,32 +8,32 @@ counts is fitted again to all of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import permutations
-from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from evenhand.baselines.als import ALS
-from evenhand.baselines.base import Baseline, Fitted
+from evenhand.baselines.base import Baseline
 from evenhand.baselines.ease import EASE
 from evenhand.baselines.itemknn import ItemKNN
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split, held_out_share
-from evenhand.encoders import MF, Encoder, LightGCN
-from evenhand.methods import METHODS, contender
+from evenhand.encoders import ENCODERS, MF
 from evenhand.models.blend_model import BlendModel, Part, standardised
 from evenhand.models.factors import FactorModel
 from evenhand.models.topk import Score
 from evenhand.models.vector_files import vectors_from
+from evenhand.samplers import AUCSampler
 from evenhand.training.early_stopping import STOPPING_K
 from evenhand.training.evaluation import Evaluator
-from evenhand.training.run import train
+from evenhand.training.method import Method
 from evenhand.training.settings import Settings
+from evenhand.training.trained import Trained
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.progress import OnEpoch
 
@@ -49,11 +49,10 @@ DENSE_UP_TO = 20_000
 """Items beyond which a weight for every pair of them is too much, and itemknn stands in for ease."""
 GRAPH_UP_TO = {"cpu": 200_000, "cuda": 50_000_000}
 """Pairs up to which LightGCN is worth its time. MF beside ease was not, so that beyond nothing is trained."""
-_ENCODERS: Mapping[str, Encoder] = {"mf": MF(), "lightgcn": LightGCN()}
 _LARGE, _BATCH = 200_000, 4096
 """Pairs from which on steps are larger, and how large."""
-_TRAINING = Settings(patience=8)
-"""How a part is trained."""
+_TRAINING: dict[str, Any] = {"patience": 8}
+"""How a part is trained that leaves its settings at the defaults."""
 AVERAGED: Mapping[str, int] = {"cpu": 1, "cuda": 3}
 """Seeds of a trained part whose scores are averaged: what one of them owes to chance, the others do not.
 
@@ -66,151 +65,144 @@ _CELLS = 2**26
 
 
 @dataclass(frozen=True)
+class GivenVectors(Baseline):
+    """Vectors from elsewhere: a model folder, an export or a .npz file, for users and items by their ids."""
+
+    path: str
+
+    @property
+    def name(self) -> str:
+        return "vectors"
+
+    @property
+    def label(self) -> str:
+        return self.path
+
+    def fit_pairs(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> FactorModel:
+        return vectors_from(self.path, train)
+
+
+@dataclass(frozen=True)
 class Blend(Baseline):
     """`Σ_p share_p · z_u(s_p)`, where z_u brings a part's scores to mean 0 and spread 1 for each user."""
 
-    parts: str = "ease+als+auc-ns"
-    """Baselines (ease, als, itemknn), training methods and folders of vectors from elsewhere, joined by +."""
-    shares: str = "auto"
-    """How much each part counts, joined by + as well; "auto" settles them on what is held out."""
+    parts: tuple[Method, ...] = (EASE(), ALS(), Trained(AUCSampler(), registered="auc-ns"))
+    """Any methods; a closed form at its defaults is tried with a few values of its parameters."""
+    shares: tuple[float, ...] | Literal["auto"] = "auto"
+    """How much each part counts; "auto" settles them on what is held out."""
     encoder: str = "auto"
-    """Of the trained parts: mf, lightgcn, or "auto": lightgcn where the data is small enough for the device,
-    and beyond none beside ease, unless shares are given, and mf beside others."""
+    """Of trained parts that leave theirs at the default: mf, lightgcn, or "auto": lightgcn where the data is small
+    enough for the device, and beyond none beside ease, unless shares are given, and mf beside others."""
 
     seeded: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        names = self.names
-        for name in names:
-            if name not in CLOSED and name not in METHODS and not _is_place(name):
-                raise unknown("part of a blend", name, (*CLOSED, *METHODS))
-        if len(names) < 2 or len(set(names)) < len(names):
-            raise InputError(f"a blend takes two or more different parts joined by +, not '{self.parts}'.")
-        if self.encoder not in ("auto", "mf", "lightgcn"):
-            raise unknown("encoder", self.encoder, ("auto", "mf", "lightgcn"))
-        if self.given_shares() is None and any(map(_is_place, names)):
+        if len(self.parts) < 2 or len(set(self.names)) < len(self.parts):
+            raise InputError(f"a blend takes two or more different parts joined by +, not '{'+'.join(self.names)}'.")
+        if self.encoder not in ("auto", *ENCODERS):
+            raise unknown("encoder", self.encoder, ("auto", *ENCODERS))
+        shares, example = self.shares, "+".join(["1"] * len(self.parts))
+        if shares == "auto":
+            if any(part.name == "vectors" for part in self.parts):
+                raise InputError(
+                    "vectors from elsewhere have seen the pairs on which shares are settled; give them, as in "
+                    f"shares={example}."
+                )
+        elif len(shares) != len(self.parts) or not all(0 <= s < math.inf for s in shares) or not sum(shares):
             raise InputError(
-                "vectors from elsewhere have seen the pairs on which shares are settled; give them, as in "
-                f"shares={'+'.join(['1'] * len(names))}."
+                f"shares are one number a part, joined by + as in {example}, not '{self.parameters()['shares']}'."
             )
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(name.strip() for name in str(self.parts).split("+"))
+        return tuple(part.label for part in self.parts)
 
-    def given_shares(self) -> tuple[float, ...] | None:
-        """As they were asked for; None where they are to be settled."""
-        if self.shares == "auto":
-            return None
-        try:
-            shares = tuple(float(text) for text in str(self.shares).split("+"))
-        except ValueError:
-            shares = ()
-        if len(shares) != len(self.names) or not all(0 <= s < math.inf for s in shares) or not sum(shares):
-            raise InputError(
-                f"shares are one number a part, joined by + as in {'+'.join(['1'] * len(self.names))}, "
-                f"not '{self.shares}'."
-            )
-        return shares
+    def parameters(self) -> dict[str, Any]:
+        """As they are written."""
+        shares = self.shares if self.shares == "auto" else "+".join(f"{share:g}" for share in self.shares)
+        return {"parts": "+".join(self.names), "shares": shares, "encoder": self.encoder}
 
-    def fit(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> FittedBlend:
-        return self.fit_in_steps(train, seed, device, None)
+    def description(self) -> dict[str, Any]:
+        parts = [part.description() for part in self.parts]
+        values = {"parts": parts, "shares": list(self.shares) if self.shares != "auto" else "auto"}
+        return {"method": self.label, "rival": {"name": self.name, **values, "encoder": self.encoder}}
 
-    def fit_in_steps(
+    def fit_pairs(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> BlendModel:
+        return self.settle(train, None, seed, torch.device(device), None)
+
+    def settle(
         self,
         train: Interactions,
+        held: Interactions | None,
         seed: int,
-        device: str | torch.device,
+        device: torch.device,
         on_step: OnEpoch | None,
-        held: Interactions | None = None,
-    ) -> FittedBlend:
-        where = torch.device(device)
+    ) -> BlendModel:
         rest, again = train, held is None or not len(held)
         if held is None or again:
             rest, held = held_out_share(train, HELD_OUT)
-        judge = _Judge(rest, held)
-        names = self.names_for(train, where)
-        makers = [self._makers(name, train, seed, where) for name in names]
-        steps = _Steps(sum(map(len, makers)) + len(makers), on_step)
-        settled = [judge.best(each, steps) for each in makers]
-        shares = self.given_shares() or judge.shares([one.scores for one in settled])
-        parts, counting = [], []
-        for each, one, share in zip(makers, settled, shares, strict=True):
+        scale = _Scale(rest, held)
+        parts = self.parts_for(train, device)
+        forms = [self.forms(part, train, device) for part in parts]
+        steps = _Steps(sum(map(len, forms)) + len(forms), on_step)
+        settled = [scale.best(each, seed, device, steps) for each in forms]
+        shares = scale.shares([one.scores for one in settled]) if self.shares == "auto" else self.shares
+        models, counting = [], []
+        for one, share in zip(settled, shares, strict=True):
             if share:
-                parts.append(each[one.place](train, None, one.epochs)[0] if again else one.part)
+                models.append(_fitted(_lasting(one), train, None, seed, device)[0] if again else one.model)
                 counting.append(share)
             steps.one_more()
-        info = {**self.info, "settled": dict(zip(names, shares, strict=True))}
-        return FittedBlend(train, BlendModel(tuple(parts), tuple(counting), train, seeds=(seed,), info=info))
+        info = {**self.description(), "settled": {part.label: s for part, s in zip(parts, shares, strict=True)}}
+        return BlendModel(tuple(models), tuple(counting), train, seeds=(seed,), info=info)
 
-    def _makers(self, name: str, train: Interactions, seed: int, device: torch.device) -> list[_Maker]:
+    def forms(self, part: Method, train: Interactions, device: torch.device) -> Sequence[Method]:
         """The forms of one part that are worth a try on such data."""
-        if name == "ease" and train.n_items > DENSE_UP_TO:
-            name = "itemknn"
-        if _is_place(name):
-            return [lambda pairs, held, epochs: (vectors_from(name, pairs), 0)]
-        if name in CLOSED:
-            return [_closed(baseline, seed, device) for baseline in CLOSED[name]]
-        return [_trained(name, self.encoder_for(train, device), seed, device)]
+        if part.name == "ease" and train.n_items > DENSE_UP_TO:
+            part = ItemKNN()
+        if not part.side_by_side:
+            return (part,) if part.named else CLOSED.get(part.name, (part,))
+        if part == part.with_encoder(MF()):
+            part = part.with_encoder(ENCODERS[self.encoder_for(train, device)]())
+        values = _TRAINING | ({"batch": _BATCH} if len(train) > _LARGE else {})
+        return (part.having({n: v for n, v in values.items() if part.parameters()[n] == getattr(Settings, n)}),)
 
     def encoder_for(self, train: Interactions, device: torch.device) -> str:
         if self.encoder != "auto":
             return self.encoder
         return "lightgcn" if len(train) <= GRAPH_UP_TO[device.type] else "mf"
 
-    def names_for(self, train: Interactions, device: torch.device) -> tuple[str, ...]:
+    def parts_for(self, train: Interactions, device: torch.device) -> tuple[Method, ...]:
         """The parts that are worth their time on such data."""
-        has_ease = "ease" in self.names and train.n_items <= DENSE_UP_TO
-        left_open = self.encoder == "auto" and self.given_shares() is None
+        has_ease = any(part.name == "ease" for part in self.parts) and train.n_items <= DENSE_UP_TO
+        left_open = self.encoder == "auto" and self.shares == "auto"
         if not has_ease or not left_open or self.encoder_for(train, device) == "lightgcn":
-            return self.names
-        kept = tuple(name for name in self.names if name not in METHODS)
-        return kept if len(kept) > 1 else self.names
+            return self.parts
+        kept = tuple(part for part in self.parts if not part.side_by_side)
+        return kept if len(kept) > 1 else self.parts
 
 
-def _is_place(name: str) -> bool:
-    """Whether a part is named by where its vectors lie."""
-    return name not in CLOSED and name not in METHODS and Path(name).expanduser().exists()
+def _fitted(
+    part: Method, pairs: Interactions, held: Interactions | None, seed: int, device: torch.device
+) -> tuple[Part, tuple[int, ...]]:
+    """The model of one part, and the epochs that were best where it is trained."""
+    count = AVERAGED[device.type] if part.side_by_side else 1
+    nothing = pairs.take(np.zeros(len(pairs), dtype=bool))
+    split = Split(pairs, held if part.side_by_side else None, nothing, "a part of a blend", ())
+    fit = part.fit(split, seeds=range(count * seed, count * (seed + 1)), k=1, device=device)
+    return averaged(cast("Part", fit.model)), fit.epochs
 
 
-_Maker = Callable[[Interactions, Interactions | None, int], tuple[Part, int]]
-"""(pairs, pairs to stop on, epochs where there are none) → the part, and for how many epochs it trained."""
+def _lasting(one: _Settled) -> Method:
+    """The part for as many epochs as were best, where there is nothing left to stop on."""
+    return one.part.having({"epochs": round(float(np.mean(one.epochs)))}) if one.epochs else one.part
 
 
-def _closed(baseline: Baseline, seed: int, device: torch.device) -> _Maker:
-    def make(pairs: Interactions, held: Interactions | None, epochs: int) -> tuple[Part, int]:
-        model = baseline.fit(pairs, seed, device).model()
-        assert not isinstance(model, BlendModel)
-        return model, 0
-
-    return make
-
-
-def _trained(method: str, encoder: str, seed: int, device: torch.device) -> _Maker:
-    def make(pairs: Interactions, held: Interactions | None, epochs: int) -> tuple[Part, int]:
-        nothing = pairs.take(np.zeros(len(pairs), dtype=bool))
-        settings = _TRAINING
-        if len(pairs) > _LARGE:
-            settings = replace(settings, batch=_BATCH)
-        if held is None:
-            settings = replace(settings, epochs=epochs)
-        split = Split(pairs, held, nothing, "a part of a blend", ())
-        count = AVERAGED[device.type]
-        seeds = range(count * seed, count * (seed + 1))
-        one = contender(method)
-        fitted = train(
-            split, _ENCODERS[encoder], one.sampler, seeds, settings,
-            objective=one.objective, label=method, device=str(device), ks=(1,),
-        )  # fmt: skip
-        return averaged(fitted.model), round(float(np.mean(fitted.epochs)))
-
-    return make
-
-
-def averaged(model: FactorModel) -> FactorModel:
+def averaged(model: Part) -> Part:
     """One model whose scores are the sum of its replicas': their vectors side by side."""
     if len(model.seeds) == 1:
         return model
+    assert isinstance(model, FactorModel)
     users, items = (side.transpose(0, 1).flatten(1).unsqueeze(0) for side in model.vectors)
     info = {**model.info, "averaged_seeds": list(model.seeds)}
     return FactorModel(users, items, model.known, seeds=model.seeds[:1], info=info)
@@ -220,11 +212,11 @@ def averaged(model: FactorModel) -> FactorModel:
 class _Settled:
     """The best form of a part."""
 
-    part: Part
-    place: int
-    epochs: int
+    part: Method
+    model: Part
+    epochs: tuple[int, ...]
     scores: Tensor
-    """[judged users, n_items], standardised"""
+    """[evaluated users, n_items], standardised"""
 
 
 class _Steps:
@@ -239,7 +231,7 @@ class _Steps:
             self.tell(self.done, self.total, {})
 
 
-class _Judge:
+class _Scale:
     """NDCG@10 on the pairs that were held out, for as many users as fit into memory."""
 
     def __init__(self, rest: Interactions, held: Interactions) -> None:
@@ -255,14 +247,14 @@ class _Judge:
         score: Score = lambda users: scores[torch.from_numpy(self._place[users])]  # noqa: E731
         return self.evaluator.judged([score])[0][self.k].mean("ndcg")
 
-    def best(self, makers: Sequence[_Maker], steps: _Steps) -> _Settled:
+    def best(self, forms: Sequence[Method], seed: int, device: torch.device, steps: _Steps) -> _Settled:
         found: tuple[float, _Settled] | None = None
-        for place, make in enumerate(makers):
-            part, epochs = make(self.rest, self.held, 0)
-            scores = standardised(part.scores(self.users))
+        for part in forms:
+            model, epochs = _fitted(part, self.rest, self.held, seed, device)
+            scores = standardised(model.scores(self.users))
             value = self.value(scores)
             if found is None or value > found[0]:
-                found = value, _Settled(part, place, epochs, scores)
+                found = value, _Settled(part, model, epochs, scores)
             steps.one_more()
         assert found is not None
         return found[1]
@@ -297,15 +289,3 @@ def _summed(scores: Sequence[Tensor], shares: Sequence[float]) -> Tensor:
 def _moved(units: Sequence[int], giver: int, taker: int) -> list[int]:
     """One step less for one part, one more for another."""
     return [u - (n == giver) + (n == taker) for n, u in enumerate(units)]
-
-
-@dataclass(frozen=True, eq=False)
-class FittedBlend(Fitted):
-    train: Interactions
-    blend: BlendModel
-
-    def scores(self, users: np.ndarray) -> Tensor:
-        return self.blend.scores(users)
-
-    def model(self, known: Interactions | None = None) -> BlendModel:
-        return self.blend if known is None else replace(self.blend, known=known)

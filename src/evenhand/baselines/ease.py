@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.baselines.base import Baseline, FittedItems, check_number, solvable
+from evenhand.baselines.base import Baseline, check_number, solvable
 from evenhand.data.csr import gather_rows
 from evenhand.data.interactions import Interactions
-from evenhand.models.item_weights import DenseTable
+from evenhand.models.item_weights import DenseTable, ItemWeightModel
 from evenhand.utils.memory import check_memory
 
 _CHUNK_CELLS = 2**24
@@ -37,7 +37,7 @@ class EASE(Baseline):
         check_number("l2", self.l2, zero=False)
         check_number("balance", self.balance, zero=True)
 
-    def fit(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> FittedItems:
+    def fit_pairs(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> ItemWeightModel:
         device, n = torch.device(device), train.n_items
         check_memory(
             _BYTES_A_CELL * n * n,
@@ -57,7 +57,7 @@ class EASE(Baseline):
         weights /= -weights.diagonal().clone()
         weights.fill_diagonal_(0)
         weights *= scale[:, None] / scale
-        return FittedItems(self, train, DenseTable(weights.float().contiguous()))
+        return self.item_model(train, DenseTable(weights.float().contiguous()))
 
     def _scale(self, popularity: Tensor) -> Tensor:
         """[n_items]: D's diagonal; an item that nobody touched counts as touched once."""

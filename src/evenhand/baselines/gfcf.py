@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evenhand.baselines.base import Baseline, FittedItems, check_whole
+from evenhand.baselines.base import Baseline, check_whole
 from evenhand.data.interactions import Interactions
 from evenhand.models.graph_filter import LARGEST_EXPONENT, GraphFilter, power, sparse_rows
+from evenhand.models.item_weights import ItemWeightModel
 from evenhand.utils.errors import InputError
 from evenhand.utils.memory import check_memory
 
@@ -21,11 +22,11 @@ _ITERATIONS = 10
 
 @dataclass(frozen=True)
 class GFCF(Baseline):
-    """`s_u = x_u (D^-a S D^a + alpha · D^-b V Λ^shape Vᵀ D^b)`, V the first `factors` eigenvectors of S.
+    """`s_u = x_u (D^-a S D^a + alpha · D^-b V Λ^p Vᵀ D^b)`, V the first `factors` eigenvectors of S.
 
     S is the normalised co-occurrence of items, Λ its eigenvalues, D the items' popularity; `GraphFilter` spells it out.
-    As published: 256 factors, alpha .3, shape and a 0, b ½. With shape 1 and a = b the first directions of S count 1 + alpha times:
-    a negative alpha flattens the spectrum, as ChebyCF's polynomial does for 20 times the work.
+    As published: 256 factors, alpha .3, p and a 0, b ½. With p = 1 and a = b the first directions of S count
+    1 + alpha times: a negative alpha flattens the spectrum, as ChebyCF's polynomial does for 20 times the work.
     """
 
     factors: int = 64
@@ -36,22 +37,22 @@ class GFCF(Baseline):
     """a: the larger, the more popular items are recommended; below 0, rare ones."""
     spectral_exponent: float = 0.4
     """b, likewise for the directions."""
-    shape: float = 0
-    """The power of its eigenvalue by which a direction is scaled: 0 treats all alike, 1 follows S itself."""
+    eigen_power: float = 0
+    """p: the power of its eigenvalue by which a direction is scaled: 0 treats all alike, 1 follows S itself."""
 
     def __post_init__(self) -> None:
         check_whole("factors", self.factors, least=0)
-        for name in ("alpha", "linear_exponent", "spectral_exponent", "shape"):
-            value, least = getattr(self, name), 0 if name == "shape" else -LARGEST_EXPONENT
+        for name in ("alpha", "linear_exponent", "spectral_exponent", "eigen_power"):
+            value, least = getattr(self, name), 0 if name == "eigen_power" else -LARGEST_EXPONENT
             if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= LARGEST_EXPONENT:
                 raise InputError(f"{name} must be a number between {least} and {LARGEST_EXPONENT}, not {value}.")
 
-    def fit(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> FittedItems:
+    def fit_pairs(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> ItemWeightModel:
         k = min(self.factors, train.n_items) if self.alpha else 0
         values, vectors = smoothest_directions(train, k, torch.device(device))
-        gains = self.alpha * values**self.shape
+        gains = self.alpha * values**self.eigen_power
         exponents = float(self.linear_exponent), float(self.spectral_exponent)
-        return FittedItems(self, train, GraphFilter(train.indptr, train.items, vectors, gains, *exponents))
+        return self.item_model(train, GraphFilter(train.indptr, train.items, vectors, gains, *exponents))
 
 
 def smoothest_directions(train: Interactions, k: int, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -12,9 +12,9 @@ from typing import Literal
 import numpy as np
 import torch
 
-from evenhand.baselines.base import Baseline, FittedItems, check_number, check_whole
+from evenhand.baselines.base import Baseline, check_number, check_whole
 from evenhand.data.interactions import Interactions
-from evenhand.models.item_weights import SparseTable
+from evenhand.models.item_weights import ItemWeightModel, SparseTable
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.memory import check_memory
 
@@ -56,8 +56,8 @@ class ItemKNN(Baseline):
         if max(self.item_exponent, self.user_exponent, self.power) > 10:
             raise InputError("item_exponent, user_exponent and power may be up to 10.")
 
-    def fit(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> FittedItems:
-        return FittedItems(self, train, similarities(train, self))
+    def fit_pairs(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> ItemWeightModel:
+        return self.item_model(train, similarities(train, self))
 
 
 def similarities(train: Interactions, knn: ItemKNN) -> SparseTable:

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import torch
 
-from evenhand.baselines.base import Baseline, FittedItems
+from evenhand.baselines.base import Baseline
 from evenhand.data.interactions import Interactions
-from evenhand.models.item_weights import CountTable
+from evenhand.models.item_weights import CountTable, ItemWeightModel
 
 
 @dataclass(frozen=True)
 class Popular(Baseline):
     """`s(u, i) = |U_i|`, the number of train users of the item; of equals, the lowest index comes first."""
 
-    def fit(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> FittedItems:
-        return FittedItems(self, train, CountTable(torch.from_numpy(train.popularity).double()))
+    def fit_pairs(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> ItemWeightModel:
+        return self.item_model(train, CountTable(torch.from_numpy(train.popularity).double()))

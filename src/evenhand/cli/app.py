@@ -19,7 +19,7 @@ from evenhand.cli import (
     tune_command,
     update_command,
 )
-from evenhand.cli.flatten import quietable
+from evenhand.cli.options import quietable
 
 app = typer.Typer(
     name="evenhand",

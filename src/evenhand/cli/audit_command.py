@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.flatten import flattened
+from evenhand.cli.options import flattened
 from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.flatten import flattened
+from evenhand.cli.options import flattened
 from evenhand.utils.errors import InputError, RunError
 
 if TYPE_CHECKING:
@@ -44,12 +44,11 @@ def command(
 ) -> None:
     """Train several methods alike and compare their accuracy and popularity bias."""
     from evenhand.cli import show
-    from evenhand.cli.plan import make_plan, say
+    from evenhand.cli.plan import make_plan
     from evenhand.cli.searching import flags_given
     from evenhand.experiments.compare import compare
     from evenhand.experiments.output import run_folder, write_comparison
     from evenhand.paper.mse import with_mse
-    from evenhand.utils.progress import tasks
 
     report: Path | InputError | None = None
     if tune < 0:
@@ -65,32 +64,31 @@ def command(
         data_dir=data_dir,
         out=out,
         force=force,
+        hot=hot,
         resume=resume,
     )
     if explain:
-        say(plan, training, hot, json)
-    with (
-        run_folder(plan.folder, force, resume) as checkpoints,
-        tasks(len(plan.contenders) * (2 if tune else 1)) as progress,
-    ):
+        plan.explain(json)
+    with run_folder(plan.folder, force, resume) as checkpoints:
         result = compare(
             plan.source.split,
-            plan.contenders,
+            plan.methods,
             plan.encoder,
             training.seeds,
             plan.settings,
-            protocol=plan.protocol,
-            ks=plan.ks,
-            hot=hot,
+            protocol=plan.conditions.protocol,
+            k=plan.conditions.k,
+            hot=plan.conditions.hot,
             device=training.device,
             other_tests=plan.source.other_tests,
-            progress=progress,
+            progress=True,
             checkpoints=checkpoints,
             resume=resume,
             tune=tune,
             held=flags_given(training, sampling),
         )
-        result = with_mse(result, plan.source.split)
+        if plan.protocol == "paper":
+            result = with_mse(result, plan.source.split)
         if plan.folder is not None:
             lists = write_comparison(result, plan.folder, {"data": plan.data})
             report = _report(result, lists, plan, data, data_dir)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.flatten import flattened
+from evenhand.cli.options import flattened
 
 
 @flattened

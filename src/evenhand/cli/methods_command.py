@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -17,9 +17,7 @@ class _Line:
     summary: str
     source: str
     parts: tuple[type, ...]
-
-    def parameters(self) -> dict[str, Any]:
-        return {f.name: f.default for part in self.parts for f in fields(part)}
+    parameters: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
         from evenhand.experiments.search_space import declared
@@ -28,7 +26,7 @@ class _Line:
         return {
             "name": self.name,
             "summary": self.summary,
-            "parameters": self.parameters(),
+            "parameters": dict(self.parameters),
             "ranges": {name: span.to_json() for name, span in ranges.items()},
             "fixed": fixed,
             "source": self.source,
@@ -40,7 +38,7 @@ class _Line:
         ranges, _ = declared(*self.parts)
         texts = [
             f"{name}={default}" + (f" ({ranges[name]})" if name in ranges else "")
-            for name, default in self.parameters().items()
+            for name, default in self.parameters.items()
         ]
         return self.name, self.summary, ", ".join(texts) or "–", self.source
 
@@ -64,21 +62,19 @@ def command(json: opt.Json = False) -> None:
 
 
 def _everything() -> Iterator[tuple[str, Iterator[_Line]]]:
-    from evenhand.baselines import BASELINES
     from evenhand.encoders import ENCODERS
-    from evenhand.methods import METHODS
+    from evenhand.methods import BASELINES, METHODS
     from evenhand.training.settings import Settings
 
-    yield "methods", (_Line(m.name, m.summary, m.source, (m.sampler, m.objective)) for m in METHODS.values())
-    yield "rivals", (_Line(r.name, r.summary, r.source, (r.baseline,)) for r in BASELINES.values())
-    yield (
-        "encoders",
-        (_Line(name, *_ENCODERS.get(name, ("", "–")), (kind,)) for name, kind in ENCODERS.items()),
-    )
-    yield (
-        "settings",
-        iter([_Line("training", "how every method is trained", "–", (Settings,))]),
-    )
+    for kind, entries in (("methods", METHODS), ("rivals", BASELINES)):
+        yield kind, (_Line(e.name, e.summary, e.source, e.parts, e.parameters()) for e in entries.values())
+    encoders = ((name, _ENCODERS.get(name, ("", "–")), kind) for name, kind in ENCODERS.items())
+    yield "encoders", (_Line(name, *texts, (kind,), _defaults(kind)) for name, texts, kind in encoders)
+    yield "settings", iter([_Line("training", "how every method is trained", "–", (Settings,), _defaults(Settings))])
+
+
+def _defaults(kind: Any) -> dict[str, Any]:
+    return {f.name: f.default for f in fields(kind)}
 
 
 _ENCODERS = {

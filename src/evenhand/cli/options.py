@@ -1,9 +1,16 @@
-"""Options that several commands share, declared once with their help: single ones, and groups of them."""
+"""Options that several commands share, declared once with their help: single ones, and groups of them.
+
+A group is a dataclass that reaches a command as one value. Typer reads a command's signature and knows nothing of such
+groups, so `flattened` shows it a parameter whose type is a dataclass as that class's fields.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Any
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -14,7 +21,10 @@ def _option(help_text: str, panel: str, *names: str) -> Any:
     return typer.Option(*names, help=help_text, rich_help_panel=panel)
 
 
-Data = Annotated[str, typer.Argument(help="A dataset's name (see `evenhand data list`) or a file.")]
+Data = Annotated[
+    str,
+    typer.Argument(help="A dataset's name (see `evenhand data list`), a file, a folder, s3://…, or - for stdin."),
+]
 DataDir = Annotated[str | None, _option("Where to look for a named dataset first.", "Reading")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the interrupted run in --out.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
@@ -28,6 +38,8 @@ Hot = Annotated[
     typer.Option(help="Which items are hot: paper, honest, a share of items (0.2) or a train count (50)."),
 ]
 
+SPLITS = "random, per-user, leave-last-out, time or popularity-shift"
+
 RecUser = Annotated[str | None, _option("Column of user ids in the lists; else user, or as --user.", "Reading")]
 RecItem = Annotated[str | None, _option("Column of item ids in the lists; else item, or as --item.", "Reading")]
 
@@ -40,7 +52,15 @@ class Reading:
     item: Annotated[str, _option("Column of item ids.", "Reading")] = "item"
     rating: Annotated[str | None, _option("Column of ratings.", "Reading")] = None
     timestamp: Annotated[str | None, _option("Column of timestamps.", "Reading")] = None
+    weight: Annotated[
+        str | None, _option("Column of amounts, summed for each pair; refunds (negative) are taken off.", "Reading")
+    ] = None
     min_rating: Annotated[float | None, _option("Keep rows with at least this rating.", "Reading")] = None
+    since: Annotated[str | None, _option("Keep rows from this date or number on.", "Reading")] = None
+    until: Annotated[str | None, _option("Keep rows before this date or number.", "Reading")] = None
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse rows without an id; else skip them.", rich_help_panel="Reading")
+    ] = False
     header: Annotated[
         bool | None, _option("Whether a text file starts with names.", "Reading", "--header/--no-header")
     ] = None
@@ -63,7 +83,11 @@ class Splitting:
     test_part: Annotated[
         str | None, _option("Which test part of a named dataset: random, randomised, uniform…", "Split")
     ] = None
-    split: Annotated[str, _option("random, per-user, leave-last-out or time.", "Split")] = "random"
+    split: Annotated[str, _option(f"How test is drawn: {SPLITS}.", "Split")] = "random"
+    validation: Annotated[
+        str | None, _option("How validation is drawn: the same words (default: as test; random for files).", "Split")
+    ] = None
+    test_from: Annotated[str | None, _option("Split by time: test is from this date or number on.", "Split")] = None
     split_seed: Annotated[int, _option("Seed of the split; training seeds do not change it.", "Split")] = 0
     protocol: Annotated[
         str, _option("honest: stop and choose on validation. paper: fixed epochs, best test epoch.", "Split")
@@ -120,3 +144,60 @@ class Sampling:
         str | None, _option("Scores a sampler sees in LightGCN: propagated or raw.", "Sampler")
     ] = None
     groups: Annotated[str | None, _option("fairstatic: FILE:COLUMN that groups the items.", "Sampler")] = None
+
+
+def flattened(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as Typer should see it: every field of its dataclass parameters is an option of its own."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name in groups:
+            parameters += _fields_as_parameters(groups[name])
+        else:
+            parameters.append(_parameter(name, hints[name], parameter.default))
+
+    @functools.wraps(command)
+    def call(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        command(**given)
+
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
+
+
+def quietable(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option --quiet."""
+    inner = flattened(command)
+    hint = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
+
+    @functools.wraps(inner)
+    def call(*, quiet: bool, **given: Any) -> None:
+        from evenhand.utils import progress
+
+        progress.quiet(quiet)
+        inner(**given)
+
+    parameters = [*inspect.signature(inner).parameters.values(), _parameter("quiet", hint, False)]
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
+
+
+def _fields_as_parameters(group: Any) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        _parameter(
+            field.name,
+            hints[field.name],
+            inspect.Parameter.empty if field.default is MISSING else field.default,
+        )
+        for field in fields(group)
+    ]
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    # By keyword only, so that options without a default may follow those with one.
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

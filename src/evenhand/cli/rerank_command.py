@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.flatten import flattened
+from evenhand.cli.options import flattened
 
 if TYPE_CHECKING:
     from rich.console import Console

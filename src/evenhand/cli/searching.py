@@ -14,8 +14,8 @@ from evenhand.utils.text import whole_number
 
 if TYPE_CHECKING:
     from evenhand.experiments.search_space import Space
-    from evenhand.experiments.setup import Setup
-    from evenhand.experiments.side_by_side import SideBySide
+    from evenhand.experiments.tune import SideBySide
+    from evenhand.training.method import Method
 
 JOURNAL = "trials.log"
 REPORT = "front.html"
@@ -28,32 +28,32 @@ def flags_given(training: Training, sampling: Sampling) -> set[str]:
     return {name for name, value in given.items() if value is not None and value is not False}
 
 
-def fixed_values(setup: Setup, texts: Sequence[str], training: Training, sampling: Sampling) -> dict[str, Any]:
+def fixed_values(method: Method, texts: Sequence[str], training: Training, sampling: Sampling) -> dict[str, Any]:
     """What flags and `--fix key=value` hold."""
     from evenhand.methods import parse_value
 
-    known = setup.parameters()
+    known = method.parameters()
     fixed = {name: known[name] for name in flags_given(training, sampling) & set(known)}
     for text in texts:
         name, equals, value = text.partition("=")
         name = name.strip().replace("-", "_")
         if not equals:
             raise InputError(f"--fix is written key=value, not '{text}'.")
-        _check_option(setup, name)
+        _check_option(method, name)
         if name in fixed:
             raise InputError(f"{name} is given twice, by a flag and by --fix; leave one out.")
-        fixed[name] = parse_value(name, value)
+        fixed[name] = parse_value(value)
     return fixed
 
 
-def searched_ranges(setup: Setup, texts: Sequence[str]) -> Space:
+def searched_ranges(method: Method, texts: Sequence[str]) -> Space:
     """What `--range` asks for."""
     from evenhand.experiments.search_space import parse_range
 
     found = {}
     for text in texts:
-        name, span = parse_range(text, setup)
-        _check_option(setup, name)
+        name, span = parse_range(text, method)
+        _check_option(method, name)
         if name in found:
             raise InputError(f"--range {name} is given twice; leave one out.")
         found[name] = span
@@ -72,7 +72,7 @@ def trials_at_once(text: str) -> SideBySide:
 
 @contextmanager
 def search_folder(out: str, force: bool, local: bool) -> Iterator[Path]:
-    """Yields the file for the trials. A search that is in the folder goes on, or with force begins anew."""
+    """Yields the file for the trials. A search that is in the folder goes on, or with force begins again."""
     from evenhand.experiments.output import check_folder
     from evenhand.utils.atomic import remove_abandoned
     from evenhand.utils.locks import one_process
@@ -110,16 +110,17 @@ def check_model(model: str | None, out: str, refit: bool, force: bool) -> None:
     if folder == search or folder in search.parents:
         raise InputError(f"--model {model} holds the folder of the search; name another one for the model.")
     if folder.is_dir() and any(folder.iterdir()) and not force:
-        # Not a word of --force, which would begin the search anew.
+        # Not a word of --force, which would begin the search again.
         raise InputError(f"{model} already holds files; name another folder for the model.")
     check_folder(model, force=True)
 
 
-def _check_option(setup: Setup, name: str) -> None:
+def _check_option(method: Method, name: str) -> None:
     """Refuse what the other commands have no option for, as nobody could use what is found."""
-    known = setup.parameters()
+    known = method.parameters()
     if name not in known:
-        raise unknown(f"parameter of '{setup.entrant.label}'", name, known)
+        raise unknown(f"parameter of '{method.label}'", name, known)
     options = {f.name for group in (Training, Sampling) for f in fields(group)}
-    if "settings" in setup.parts() and name in {f.name for f in fields(setup.settings)} - options:
+    settings = method.components().get("settings")
+    if settings is not None and name in {f.name for f in fields(settings)} - options:
         raise InputError(f"{name} has no option on the command line; search it from Python, with tune().")

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.flatten import flattened
+from evenhand.cli.options import flattened
 
 if TYPE_CHECKING:
-    from evenhand.baselines.run import Challenger
     from evenhand.models.base import Model
 
 _LARGE = 10**9
@@ -55,28 +54,30 @@ def command(
     data_dir: opt.DataDir = None,
 ) -> None:
     """Train one method, or fit one baseline, and save the model."""
-    from evenhand.baselines.run import Challenger
     from evenhand.cli import show
-    from evenhand.cli.plan import make_plan, say
-    from evenhand.cli.searching import flags_given
+    from evenhand.cli.plan import make_plan
     from evenhand.experiments.compare import rows_of
-    from evenhand.experiments.entrants import entrant
-    from evenhand.experiments.named import asked_method
     from evenhand.experiments.output import run_folder
-    from evenhand.experiments.ready import ready_model
-    from evenhand.experiments.setup import Setup
+    from evenhand.methods import RECIPES, on_top_of, parse
+    from evenhand.utils.errors import InputError, unknown
+    from evenhand.utils.progress import task
 
-    given = flags_given(training, opt.Sampling())
+    if recipe is not None and (method is not None or base is not None):
+        raise InputError("--recipe stands for a method; leave --method and --base out.")
+    if recipe is not None and recipe not in RECIPES:
+        raise unknown("recipe", recipe, RECIPES)
+    if base is None and base_share is not None:
+        raise InputError("--base-share says how much --base counts; name one.")
     source = context.get_parameter_source("seeds")
     if recipe is not None and (source is None or source.name == "DEFAULT"):
         training = replace(training, seeds=1)  # one model recommends; more would only be thrown away
-    encoder = None if base is None else training.encoder
-    method = asked_method(method, recipe, base, base_share, encoder)
-    if isinstance(asked := entrant(method), Challenger):
-        _refuse_flags(asked, given - ({"encoder"} if base is not None else set()), training)
+    text = RECIPES[recipe] if recipe else method or "auc-ns"
+    asked = parse(text) if base is None else on_top_of(base, method, base_share, training.encoder)
+    if asked.encoder_name is None:
+        _refuse_flags(asked.label, training, {"encoder"} if base is not None else set())
     plan = make_plan(
         data,
-        [method],
+        [text if base is None else asked],
         training,
         sampling,
         splitting,
@@ -85,52 +86,47 @@ def command(
         data_dir=data_dir,
         out=out,
         force=force,
+        hot=hot,
         resume=resume,
     )
     if explain:
-        say(plan, training, hot, json)
-    (one,) = plan.contenders
+        plan.explain(json)
+    (one,) = plan.methods
     with run_folder(plan.folder, force, resume) as checkpoints:
-        final, fitted = ready_model(
-            plan.source.split,
-            Setup(one, plan.encoder, plan.settings),
-            training.seeds,
-            refit=refit,
-            protocol=plan.protocol,
-            device=training.device,
-            ks=plan.ks,
-            hot=hot,
-            checkpoints=checkpoints,
-            resume=resume,
-        )
+        with task(one.label) as on_epoch:
+            fitted = one.fit_under(plan.conditions, on_epoch=on_epoch, checkpoints=checkpoints, resume=resume)
+        final = fitted.model
+        if refit:
+            with task(f"{one.label}, on all data") as on_epoch:
+                final = one.refit(fitted, plan.conditions.split, device=training.device, on_epoch=on_epoch)
         say_size(final)
         final.having(info={**final.info, "data": plan.data}).save(out, force=True)
-    rows = rows_of(one, plan.encoder, fitted.results)
+    rows = rows_of(one, fitted.results)
     recommends = final.seeds[final.best]
-    seeded = not isinstance(one, Challenger) or one.baseline.seeded
     if json:
-        seeds = list(range(training.seeds if seeded else 1))
+        seeds = list(range(training.seeds if one.seeded else 1))
         document = {"model": out, "seeds": seeds, "recommending_seed": recommends}
         show.print_json(document | {"rows": [row.to_json() for row in rows], "notes": list(fitted.notes)})
         return
     screen = show.console()
-    how = "" if isinstance(one, Challenger) else f"{training.encoder}, "
-    shortened = show.print_rows(screen, rows, f"{data}, {how}protocol {plan.protocol}")
+    how = "" if one.encoder_name is None else f"{one.encoder_name}, "
+    shortened = show.print_rows(screen, rows, f"{data}, {how}protocol {plan.conditions.protocol}")
     show.print_notes(screen, [f"split {plan.source.split.description}", *fitted.notes, *shortened])
-    which = f" (seed {recommends} recommends)" if seeded else ""
+    which = f" (seed {recommends} recommends)" if one.seeded else ""
     show.print_sentence(screen, f"Model written to {out}/{which}.")
 
 
-def _refuse_flags(one: Challenger, given: set[str], training: opt.Training) -> None:
+def _refuse_flags(label: str, training: opt.Training, allowed: set[str]) -> None:
     """A baseline is not trained in epochs, so what steers these would have no effect."""
+    from evenhand.cli.searching import flags_given
     from evenhand.utils.errors import InputError
 
-    given = given - {"seeds", "device"}
+    given = flags_given(training, opt.Sampling()) - {"seeds", "device"} - allowed
     if training.encoder == opt.Training().encoder:
         given.discard("encoder")
     if given:
         first = min(given, key=list(opt.Training.__dataclass_fields__).index).replace("_", "-")
-        raise InputError(f"--{first} has no effect on {one.label}, which is not trained in epochs; leave it out.")
+        raise InputError(f"--{first} has no effect on {label}, which is not trained in epochs; leave it out.")
 
 
 def say_size(model: Model) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.flatten import flattened
+from evenhand.cli.options import flattened
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from evenhand.cli.plan import Plan
     from evenhand.experiments.compare import Row
-    from evenhand.experiments.trial import Trial
+    from evenhand.experiments.trials import Trial
     from evenhand.experiments.tune import TuneResult
 
 _SHOWN = 10
@@ -86,10 +86,8 @@ def command(
         searched_ranges,
         trials_at_once,
     )
-    from evenhand.experiments.front import check_pick
-    from evenhand.experiments.goals import parse_goals
+    from evenhand.experiments.goals import check_pick, parse_goals
     from evenhand.experiments.output import write_search
-    from evenhand.experiments.setup import Setup
     from evenhand.experiments.tune import tune
     from evenhand.utils.progress import task
 
@@ -107,9 +105,8 @@ def command(
         out=None,
         force=force,
     )
-    (one,) = plan.contenders
-    setup = Setup.of(one, plan.encoder, plan.settings, plan.protocol)
-    fixed = fixed_values(setup, fix or [], training, sampling)
+    (one,) = plan.methods
+    fixed = fixed_values(one, fix or [], training, sampling)
     with (
         search_folder(out, force, local=storage is None) as journal,
         task(f"{one.label}, trials") as on_trial,
@@ -117,15 +114,13 @@ def command(
         result = tune(
             plan.source.split,
             one,
-            plan.encoder,
             trials=trials,
             seeds=training.seeds,
             metric=metric,
             pick=chosen,
-            settings=plan.settings,
-            protocol=plan.protocol,
+            protocol=plan.conditions.protocol,
             fixed=fixed,
-            ranges=searched_ranges(setup, ranges or []),
+            ranges=searched_ranges(one, ranges or []),
             storage=storage or journal,
             study=study,
             seed=search_seed,
@@ -142,7 +137,7 @@ def command(
         rows = _write_model(result, plan, training, model, refit, force)
         document["model"] = {"folder": model, "refitted": refit, "rows": [row.to_json() for row in rows]}
         if not json:
-            _print_model(rows, f"{data}, the chosen setup, protocol {plan.protocol}", model, refit)
+            _print_model(rows, f"{data}, the chosen parameters, protocol {plan.protocol}", model, refit)
     if json:
         show.print_json(document)
 
@@ -173,20 +168,18 @@ def _write_model(
 
     from evenhand.cli.train_command import say_size
     from evenhand.experiments.compare import rows_of
-    from evenhand.experiments.ready import ready_model
     from evenhand.utils.errors import StoppedError
+    from evenhand.utils.progress import task
 
-    split, setup = plan.source.split, result.ready
+    split, one = plan.source.split, result.ready
+    lengths = tuple(k for k in (5, 10, 20) if k <= split.n_items) or (split.n_items,)
     try:
-        model, fitted = ready_model(
-            split,
-            setup,
-            training.seeds,
-            refit=refit,
-            protocol=plan.protocol,
-            device=training.device,
-            ks=tuple(k for k in (5, 10, 20) if k <= split.n_items) or (split.n_items,),
-        )
+        with task(one.label) as on_epoch:
+            fitted = one.fit(
+                split, seeds=training.seeds, protocol=plan.conditions.protocol, k=lengths,
+                device=training.device, on_epoch=on_epoch,
+            )  # fmt: skip
+        model = one.refit(fitted, split, device=training.device) if refit else fitted.model
     except (StoppedError, KeyboardInterrupt) as stop:
         told = "stopped while the model was trained; all trials are kept: run the same command again."
         raise StoppedError(told) from stop
@@ -194,7 +187,7 @@ def _write_model(
     found = {"metric": result.metric, "pick": result.pick, "trial": result.picked.number}
     info: dict[str, Any] = {**model.info, "data": plan.data, "search": found}
     model.having(info=info).save(folder, force=force)
-    return rows_of(setup.entrant, setup.encoder, fitted.results)
+    return rows_of(one, fitted.results)
 
 
 def _print(result: TuneResult, out: str, report: Path | None) -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.flatten import flattened
-
-if TYPE_CHECKING:
-    from evenhand.data.interactions import Interactions
-    from evenhand.models.base import Model
+from evenhand.cli.options import flattened
 
 
 @flattened
@@ -28,16 +24,20 @@ def command(
     """Continue training on newer logs; new users and items are added."""
     from evenhand.cli import inputs, show
     from evenhand.experiments.output import check_folder
+    from evenhand.methods import made_by
     from evenhand.metrics.lists import count
     from evenhand.models.factors import load
     from evenhand.utils.locks import one_process
+    from evenhand.utils.progress import task
 
     folder = check_folder(out, force)
     old = load(model)
     new = inputs.read_file(data, reading, allow_small=True)
     with one_process(folder):
         check_folder(folder, force)  # again: another process may have finished here meanwhile
-        updated, notes = _updated(old, new, epochs, device)
+        with task("update") as on_epoch:
+            found = made_by(old).update(old, new, epochs=epochs, device=device, on_epoch=on_epoch)
+        updated, notes = found.model, found.notes
         updated.save(folder, force=True)
     added = {
         "users": updated.known.n_users - old.known.n_users,
@@ -51,22 +51,3 @@ def command(
     show.print_notes(screen, notes)
     users, items, pairs = (count(n, kind.removesuffix("s")) for kind, n in added.items())
     show.print_sentence(screen, f"{users}, {items} and {pairs} added; model written to {folder}/.")
-
-
-def _updated(old: Model, new: Interactions, epochs: int | None, device: str) -> tuple[Model, tuple[str, ...]]:
-    """Trained further; a baseline is fitted anew, as there is nothing to go on from."""
-    from evenhand.baselines.models import is_baseline_model, update_baseline
-    from evenhand.models.factors import FactorModel
-    from evenhand.training.update import updated
-    from evenhand.utils.errors import InputError
-    from evenhand.utils.progress import task
-
-    if is_baseline_model(old):
-        if epochs is not None:
-            raise InputError(f"--epochs has no effect on {old.info['method']}; leave it out.")
-        return update_baseline(old, new, device=device)
-    if not isinstance(old, FactorModel):
-        raise InputError("the model does not say how it was made, so it cannot be updated.")
-    with task("update") as on_epoch:
-        fitted = updated(old, new, epochs=epochs, device=device, on_epoch=on_epoch)
-    return fitted.model, fitted.notes

@@ -116,7 +116,12 @@ class HotRule:
         return HotRule(share=share)
 
     def mask(self, split: Split) -> np.ndarray:
-        """bool [n_items]: which items of this split are hot."""
+        """bool [n_items]: which items of this split are hot; found once and kept with the split."""
+        if self not in split.hot_masks:
+            split.hot_masks[self] = self._mask(split)
+        return split.hot_masks[self]
+
+    def _mask(self, split: Split) -> np.ndarray:
         popularity = split.train.popularity
         if self.count_all:
             popularity = split.consumed.popularity + split.test.popularity

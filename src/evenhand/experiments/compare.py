@@ -2,45 +2,46 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evenhand.baselines import Baseline
-from evenhand.baselines.run import Challenger, fit_baseline
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
-from evenhand.encoders import Encoder, encoder_named
-from evenhand.experiments.configuration import configuration
-from evenhand.experiments.entrants import Entrant, Outcome, entrant
+from evenhand.encoders import Encoder, describe_encoder, encoder_named
 from evenhand.experiments.search_space import search_space
-from evenhand.experiments.setup import Setup
 from evenhand.experiments.tune import TuneResult
 from evenhand.experiments.tune import tune as search
 from evenhand.experiments.verdict import verdict
-from evenhand.metrics.lists import list_lengths
+from evenhand.methods import AnyMethod, method_of
 from evenhand.metrics.statistics import Summary, summarise
 from evenhand.metrics.users import METRICS
-from evenhand.training.evaluation import Evaluator, Result, Results
-from evenhand.training.run import seed_numbers, train, versions
-from evenhand.training.settings import ProtocolName, Settings, resolve_device
+from evenhand.training.evaluation import Results
+from evenhand.training.method import Conditions, Fit, Method
+from evenhand.training.run import versions
+from evenhand.training.settings import ProtocolName, Settings
 from evenhand.utils.errors import InputError
-from evenhand.utils.progress import OnEpoch
+from evenhand.utils.progress import OnEpoch, tasks
 
 DEFAULT_METHODS = ("rns", "pns", "dns", "auc-ns")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One contender at one k; the encoder is None for baselines, both are for lists of unknown origin."""
+    """One method at one k; the encoder is None for baselines, both are for lists of unknown origin."""
 
     name: str
     encoder: str | None
     method: str | None
     k: int
     metrics: Mapping[str, Summary]
+
+    def __getitem__(self, metric: str) -> Summary:
+        return self.metrics[metric]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -54,13 +55,13 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class CompareResult:
-    """The rows of every contender, what they rest on, and the sentence that sums them up."""
+    """The rows of every method, what they rest on, and the sentence that sums them up."""
 
     rows: tuple[Row, ...]
     sentence: str
-    contenders: tuple[Entrant, ...]
-    fits: Mapping[str, Outcome]
-    """By the contender's label."""
+    methods: tuple[Method, ...]
+    fits: Mapping[str, Fit]
+    """By the method's label."""
     other_tests: Mapping[str, tuple[Row, ...]]
     """The same models on further test parts."""
     encoder: Encoder
@@ -78,6 +79,12 @@ class CompareResult:
 
     def __repr__(self) -> str:
         return f"CompareResult({', '.join(self.fits)}; protocol {self.protocol}; {self.sentence})"
+
+    def __getitem__(self, name: str) -> Fit:
+        """The fit of a method by its label: `result["dns"].at(10)["ndcg"].mean`."""
+        if name not in self.fits:
+            raise InputError(f"'{name}' was not compared; there is {', '.join(self.fits)}.")
+        return self.fits[name]
 
     def row(self, name: str, k: int) -> Row:
         for row in self.rows:
@@ -99,121 +106,120 @@ class CompareResult:
                 for label, fit in self.fits.items()
             },
             "tuned": {label: found.to_json() for label, found in self.tuned.items()},
-            "configuration": configuration(self),
+            "configuration": self.configuration(),
+        }
+
+    def configuration(self) -> dict[str, Any]:
+        """What the methods share, the parameters of each, and the versions at work: all that made the result."""
+        return {
+            "protocol": self.protocol,
+            "split": self.description,
+            "ks": list(self.ks),
+            "hot": asdict(self.hot) | {"description": self.hot.describe()},
+            "seeds": list(self.seeds),
+            "encoder": describe_encoder(self.encoder),
+            "settings": asdict(self.settings),
+            "methods": {one.label: {"method": one.name, **one.configuration()} for one in self.methods},
+            "versions": dict(self.versions),
         }
 
 
 def compare(
     split: Split,
-    methods: Sequence[str | Entrant | Baseline] = DEFAULT_METHODS,
+    methods: Sequence[AnyMethod] = DEFAULT_METHODS,
     encoder: str | Encoder = "mf",
     seeds: int | Sequence[int] = 3,
     settings: Settings | None = None,
     *,
     protocol: ProtocolName = "honest",
-    ks: Sequence[int] = (5, 10, 20),
-    hot: str | None = None,
+    k: int | Sequence[int] = (5, 10, 20),
+    hot: str | HotRule | None = None,
     device: str = "auto",
     other_tests: Mapping[str, Interactions] | None = None,
-    progress: Callable[[str], OnEpoch | None] | None = None,
+    progress: bool | Callable[[str], OnEpoch | None] | None = None,
     checkpoints: Path | None = None,
     resume: bool = False,
     tune: int = 0,
     held: Collection[str] = (),
+    ks: Sequence[int] | None = None,
 ) -> CompareResult:
-    """Train every method with the same encoder, settings and seeds, and judge them on the same test part.
+    """Fit every method with the same encoder, settings and seeds, and evaluate them on the same test part.
 
-    Baselines (`ease`, `EASE(l2=300)`) are fitted on train and judged alike; a deterministic one has one value.
-    `progress` is asked for a callback at the start of each contender, with its label. With a folder for
-    `checkpoints`, `resume` goes on where an earlier call was interrupted; what had finished is not trained
-    again. `tune` gives every contender the same number of trials first, with one seed and on validation, and
-    each is then trained with what was best for it; parameters named in `held` are not searched.
+    A method is a name, a sampler, or a method with an encoder and settings of its own; a deterministic one has one
+    value. `progress` shows a bar, or is called at the start of each method with its label and returns what to call
+    after each epoch. With a folder for `checkpoints`, `resume` goes on where an earlier call was interrupted; what had
+    finished is not trained again. `tune` gives every method the same number of trials first, with one seed and on
+    validation, and each is then trained with what was best for it; parameters named in `held` are not searched.
+    `ks` is the former name of `k`.
     """
-    contenders = [entrant(m) for m in methods]
-    if not contenders:
+    if ks is not None:
+        warnings.warn("compare(ks=) is called k= now.", DeprecationWarning, stacklevel=2)
+    encoder = encoder_named(encoder)
+    asked = [method_of(one, encoder, settings) for one in methods]
+    if not asked:
         raise InputError("there is nothing to compare: name at least one method.")
-    labels = [c.label for c in contenders]
+    labels = [one.label for one in asked]
     if len(set(labels)) != len(labels):
         raise InputError(f"every method can be named once only: {', '.join(labels)}.")
-    encoder = encoder_named(encoder)
-    ks = list_lengths(ks)
+    conditions = Conditions.of(split, seeds, protocol, k if ks is None else ks, hot, device)
     settings = (settings or Settings()).under(protocol)
-    rule = HotRule.parse(hot or protocol)
-    numbers, where = seed_numbers(seeds), resolve_device(device)
-    hot_mask = rule.mask(split)
-
-    fits: dict[str, Outcome] = {}
+    chosen = [one.under(conditions) for one in asked]
+    bars = tasks(len(chosen) * (2 if tune else 1)) if progress is True else nullcontext(progress or None)
+    fits: dict[str, Fit] = {}
     tuned: dict[str, TuneResult] = {}
     others: dict[str, list[Row]] = {name: [] for name in other_tests or {}}
-    for place, one in enumerate(contenders):
-        setup = Setup.of(one, encoder, settings, protocol, split.train)
-        # The flags are the trained methods'; EASE has an l2 of its own.
-        own = {} if isinstance(one, Challenger) else setup.parameters()
-        fixed = {name: value for name, value in own.items() if name in held}
-        if tune and search_space(setup, fixed):
-            tuned[one.label] = search(
-                split,
-                one,
-                encoder,
-                trials=tune,
-                settings=settings,
-                protocol=protocol,
-                fixed=fixed,
-                storage=checkpoints / "trials.log" if checkpoints else None,
-                device=device,
-                on_trial=progress(f"{one.label}, trials") if progress else None,
-            )
-            setup = tuned[one.label].setup
-            one = contenders[place] = setup.entrant
-        on_epoch = progress(one.label) if progress else None
-        if isinstance(one, Challenger):
-            fits[one.label] = fit_baseline(split, one.baseline, numbers, protocol, where, hot_mask, ks, on_epoch)
-            if on_epoch:
+    with bars as begin:
+        for place, one in enumerate(chosen):
+            # The options are those of trained methods; EASE has an l2 of its own.
+            own = {} if one.encoder_name is None else one.parameters()
+            fixed = {name: value for name, value in own.items() if name in held}
+            if tune and search_space(one, fixed):
+                found = tuned[one.label] = search(
+                    split,
+                    one,
+                    trials=tune,
+                    protocol=protocol,
+                    fixed=fixed,
+                    storage=checkpoints / "trials.log" if checkpoints else None,
+                    device=device,
+                    on_trial=begin(f"{one.label}, trials") if begin else None,
+                )
+                one = chosen[place] = found.chosen
+            on_epoch = begin(one.label) if begin else None
+            folder = checkpoints / f"{place:02d}" if checkpoints else None
+            fit = fits[one.label] = one.fit_under(conditions, on_epoch=on_epoch, checkpoints=folder, resume=resume)
+            if on_epoch and not fit.epochs:
                 on_epoch(1, 1, {})
-        else:
-            fits[one.label] = train(
-                split,
-                setup.encoder,
-                one.sampler,
-                numbers,
-                setup.settings,
-                protocol=protocol,
-                device=device,
-                ks=ks,
-                hot=hot,
-                on_epoch=on_epoch,
-                checkpoints=checkpoints / f"{place:02d}" if checkpoints else None,
-                resume=resume,
-                objective=one.objective,
-                label=one.label,
-            )
-        for name, part in (other_tests or {}).items():
-            evaluator = Evaluator(part, split.consumed, hot_mask, ks)
-            others[name] += rows_of(one, encoder, evaluator.results_by(fits[one.label].scorers))
+            for name, part in (other_tests or {}).items():
+                others[name] += rows_of(one, conditions.measured(fit.scorers, part))
     return CompareResult(
-        rows=tuple(row for one in contenders for row in rows_of(one, encoder, fits[one.label].results)),
-        sentence=verdict(contenders, fits, protocol, ks),
-        contenders=tuple(contenders),
+        rows=tuple(row for one in chosen for row in rows_of(one, fits[one.label].results)),
+        sentence=verdict(chosen, fits, protocol, conditions.k),
+        methods=tuple(chosen),
         fits=fits,
         other_tests={name: tuple(rows) for name, rows in others.items()},
         encoder=encoder,
         settings=settings,
-        seeds=numbers,
-        versions=versions(where),
+        seeds=conditions.seeds,
+        versions=versions(conditions.device),
         protocol=protocol,
-        hot=rule,
-        ks=ks,
+        hot=conditions.hot,
+        ks=conditions.k,
         description=split.description,
         notes=tuple(dict.fromkeys(note for each in (fits, tuned) for found in each.values() for note in found.notes)),
         tuned=tuned,
     )
 
 
-def rows_of(one: Entrant, encoder: Encoder, results: Results) -> list[Row]:
-    """One row a k, summarised over the seeds."""
-    used = None if isinstance(one, Challenger) else type(encoder).__name__.lower()
-    return [Row(one.label, used, one.method, k, _summaries(found)) for k, found in results.items()]
-
-
-def _summaries(found: Sequence[Result]) -> dict[str, Summary]:
-    return {name: summarise([result.metrics[name] for result in found]) for name in METRICS}
+def rows_of(method: Method, results: Results) -> list[Row]:
+    """One row per k, summarised over the seeds."""
+    return [
+        Row(
+            method.label,
+            method.encoder_name,
+            method.name,
+            k,
+            {n: summarise([r.metrics[n] for r in found]) for n in METRICS},
+        )
+        for k, found in results.items()
+    ]

@@ -11,17 +11,15 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import hot_items
 from evenhand.data.simulate import Simulation
 from evenhand.data.splits import Split
-from evenhand.encoders import Encoder, encoder_named
-from evenhand.methods import trained_method
-from evenhand.models.topk import top_items
-from evenhand.samplers.base import Sampler
-from evenhand.training.run import train
+from evenhand.encoders import Encoder
+from evenhand.methods import AnyMethod, method_of
+from evenhand.models.topk import top_by
 from evenhand.training.settings import Settings
 
 
 @dataclass(frozen=True)
 class FeedbackRound:
-    """One round, judged against the truth that only a simulation has."""
+    """One round, measured against the truth that only a simulation has."""
 
     number: int
     ohr: float
@@ -35,7 +33,7 @@ class FeedbackRound:
 
 def feedback_loop(
     simulation: Simulation,
-    method: str | Sampler = "auc-ns",
+    method: AnyMethod = "auc-ns",
     encoder: str | Encoder = "mf",
     n_rounds: int = 5,
     k: int = 10,
@@ -48,23 +46,14 @@ def feedback_loop(
 
     Hot items are the top 15 % of the log that the round was trained on.
     """
-    settings, one = settings or Settings(epochs=25), trained_method(method)
+    one = method_of(method, encoder, settings or Settings(epochs=25))
     hot: list[np.ndarray] = []
 
     def recommend(log: Interactions) -> np.ndarray:
         hot.append(hot_items(log.popularity))
         nothing = log.take(np.zeros(len(log), dtype=bool))
-        model = train(
-            Split(log, None, nothing, "the log so far"),
-            encoder_named(encoder),
-            one.sampler,
-            [seed],
-            settings,
-            objective=one.objective,
-            device=device,
-        ).model
-        everyone = np.arange(log.n_users)
-        return top_items(model.user_vectors[0], model.item_vectors[0], everyone, k, exclude=log)[0]
+        model = one.fit(Split(log, None, nothing, "the log so far"), seeds=[seed], device=device).model
+        return top_by(model.scorer(0), log.n_items, np.arange(log.n_users), k, exclude=log)[0]
 
     rounds = simulate_rounds(simulation, recommend, n_rounds, k, seed=seed)
     return [_judge(simulation, turn, was_hot) for turn, was_hot in zip(rounds, hot, strict=True)]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,6 @@ import pyarrow as pa
 
 from evenhand.data.write import write_table
 from evenhand.experiments.compare import CompareResult
-from evenhand.experiments.configuration import configuration
 from evenhand.experiments.tune import TuneResult
 from evenhand.training.checkpoints import discard
 from evenhand.utils.atomic import atomic_file
@@ -61,15 +62,15 @@ def run_folder(folder: Path | None, force: bool, resume: bool) -> Iterator[Path 
 
 
 def write_comparison(result: CompareResult, folder: Path, origin: dict[str, Any]) -> dict[str, pa.Table]:
-    """`results.json`, `recommendations.parquet` (the best seed of every contender) and `config.json`.
+    """`results.json`, `recommendations.parquet` (the best seed of every method) and `config.json`.
 
-    `origin` says in `config.json` where the data came from. Returns the lists by contender.
+    `origin` says in `config.json` where the data came from. Returns the lists by method.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         history = {label: list(fit.history) for label, fit in result.fits.items()}
         _write_json(folder / "results.json", result.to_json() | {"history": history})
-        _write_json(folder / "config.json", origin | configuration(result))
+        _write_json(folder / "config.json", origin | result.configuration())
     except OSError as problem:
         raise InputError(f"cannot write to {folder}: {problem.strerror}.") from problem
     lists = {label: fit.lists(max(result.ks)) for label, fit in result.fits.items()}
@@ -87,8 +88,37 @@ def write_search(result: TuneResult, folder: Path, origin: dict[str, Any]) -> No
     write_table(result.table(), folder / "trials.parquet")
 
 
+def data_record(
+    data: str, files: Iterable[Path], reading: Any, splitting: Any, *, groups: str | None = None
+) -> dict[str, Any]:
+    """Which data was read, how, and the fingerprint of every file; `reading`, `splitting` are dataclasses.
+
+    Folders are left out of every name: people publish models, and a path tells on its owner.
+    """
+    read = [*files, *([Path(groups.rpartition(":")[0])] if groups else [])]
+    held_out = asdict(splitting)
+    if held_out.get("test"):
+        held_out["test"] = Path(held_out["test"]).name
+    return {
+        "source": data if data == "-" else Path(data).name,
+        "files": [_fingerprint(file) for file in read],
+        "reading": asdict(reading),
+        "splitting": held_out,
+        "groups": Path(groups).name if groups else None,
+    }
+
+
+def _fingerprint(file: Path) -> dict[str, Any]:
+    try:
+        with file.open("rb") as content:
+            digest = hashlib.file_digest(content, "sha256")
+    except OSError as problem:
+        raise InputError(f"{file} cannot be read: {problem.strerror}.") from problem
+    return {"file": file.name, "bytes": file.stat().st_size, "sha256": digest.hexdigest()}
+
+
 def _in_one(lists: dict[str, pa.Table]) -> pa.Table:
-    """One table with a column `name` that tells the contenders apart."""
+    """One table with a column `name` that tells the methods apart."""
     return pa.concat_tables(table.append_column("name", pa.repeat(label, len(table))) for label, table in lists.items())
 
 

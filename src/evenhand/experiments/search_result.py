@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
-from evenhand.encoders import describe_encoder
-from evenhand.experiments.front import Pick, Point, front_of, picked_of
-from evenhand.experiments.goals import Goal, accurate_first
+from evenhand.experiments.goals import Goal, Pick, Point, accurate_first, front_of, picked_of
 from evenhand.experiments.search_space import Space
-from evenhand.experiments.setup import Setup
-from evenhand.experiments.trial import Trial
+from evenhand.experiments.trials import Trial
+from evenhand.training.method import Method
 from evenhand.utils.text import count
 
 
@@ -22,8 +20,8 @@ from evenhand.utils.text import count
 class TuneResult:
     """What a search found, and every trial it rests on."""
 
-    setup: Setup
-    """The chosen setup, ready to be trained; its label is still what was asked for."""
+    chosen: Method
+    """With the chosen values, ready to be fitted; its label is still what was asked for."""
     picked: Trial
     """The chosen trial: the best one, or of two metrics the one that `pick` asked for."""
     goals: tuple[Goal, ...]
@@ -38,7 +36,7 @@ class TuneResult:
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """The values that were searched, in the chosen setup."""
+        """The values that were searched, in the chosen method."""
         return self.picked.parameters
 
     @property
@@ -53,17 +51,17 @@ class TuneResult:
     @property
     def method(self) -> str:
         """The method as one would ask for it: `auc-ns:alpha=0.8:beta=0.02`."""
-        return self.setup.method_text({**self.parameters, **self.fixed})
+        return self.chosen.text({**self.parameters, **self.fixed})
 
     @property
     def flags(self) -> dict[str, Any]:
         """Options for the rest: `{"--lr": 0.003}`."""
-        return self.setup.flags({**self.parameters, **self.fixed})
+        return self.chosen.flags({**self.parameters, **self.fixed})
 
     @property
-    def ready(self) -> Setup:
-        """The chosen setup under the name that has its values in it, for `ready_model`."""
-        return replace(self.setup, entrant=replace(self.setup.entrant, label=self.method))
+    def ready(self) -> Method:
+        """The chosen method under the name that has its values in it."""
+        return replace(self.chosen, asked=self.method)
 
     @cached_property
     def front(self) -> tuple[Trial, ...]:
@@ -83,10 +81,10 @@ class TuneResult:
         there = f"{len(front)} of them are on the front, where better in one is worse in the other"
         if len(front) == 1:
             there = "one of them beats or equals all others"
-        searched = f"{count(len(self.trials), 'trial')} of {self.setup.entrant.label}"
+        searched = f"{count(len(self.trials), 'trial')} of {self.chosen.label}"
         values = (f"{name} {value:.4f}" for name, value in zip(called, one.verdict.values, strict=True))
         told = [
-            f"{searched}, judged on validation by {names}: {there}.",
+            f"{searched}, measured on validation by {names}: {there}.",
             f"Picked ({self.pick}): trial {one.number}, with {' and '.join(values)}.",
         ]
         end, place = (front[0], "most accurate") if one is not front[0] else (front[-1], "least biased")
@@ -144,8 +142,8 @@ class TuneResult:
             **self._outcome(),
             "trials": len(self.trials),
             "space": {name: str(span) for name, span in self.space.items()},
-            "encoder": describe_encoder(self.setup.encoder) if "encoder" in self.setup.parts() else None,
-            "settings": asdict(self.setup.settings) if "settings" in self.setup.parts() else None,
+            "encoder": self.chosen.description().get("encoder"),
+            "settings": self.chosen.description().get("settings"),
             "notes": list(self.notes),
         }
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evenhand.baselines import ALS, EASE, Blend, ItemKNN, Popular
+from evenhand.baselines import ALS, EASE, GFCF, Blend, ItemKNN, Popular
 from evenhand.encoders import MF, LightGCN
 from evenhand.experiments.ranges import Choice, Range
-from evenhand.experiments.setup import Setup
 from evenhand.methods import parse_value
 from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Reg
 from evenhand.samplers import (
@@ -23,6 +22,7 @@ from evenhand.samplers import (
     PopularitySampler,
     UniformSampler,
 )
+from evenhand.training.method import Method
 from evenhand.training.settings import Settings
 from evenhand.utils.errors import InputError, unknown
 
@@ -63,15 +63,27 @@ RANGES: Mapping[type, Space] = {
     },
     Popular: {},
     ItemKNN: {
-        "neighbours": Range(10, 500, log=True, integer=True),
-        "shrink": Range(1, 500, log=True),
+        "neighbours": Range(3, 1000, log=True, integer=True),
+        "shrink": Range(0, 50),
+        "norm": Choice(("cosine", "gram")),
+        "item_exponent": Range(0.2, 0.7),
+        "user_exponent": Range(0, 1.5),
+        "power": Range(0.5, 2),
+    },
+    GFCF: {
+        "factors": Range(16, 512, log=True, integer=True),
+        "alpha": Range(-1, 2),
+        "linear_exponent": Range(-0.2, 0.6),
+        "spectral_exponent": Range(-0.2, 0.6),
+        "eigen_power": Choice((0, 1, 2)),
     },
     EASE: {"l2": Range(10, 10_000, log=True)},
     Blend: {},
     ALS: {
-        "factors": Range(16, 256, log=True, integer=True),
-        "alpha": Range(0.5, 50, log=True),
-        "l2": Range(1, 300, log=True),
+        "factors": Range(16, 1024, log=True, integer=True),
+        "alpha": Range(0.5, 1000, log=True),
+        "l2": Range(1, 1000, log=True),
+        "nu": Range(0, 1),
     },
 }
 """What a search varies unless told otherwise."""
@@ -119,62 +131,63 @@ def declared(*parts: type) -> tuple[dict[str, Range | Choice], dict[str, str]]:
 
 
 def search_space(
-    setup: Setup, fixed: Mapping[str, Any] | None = None, ranges: Space | None = None
+    method: Method, fixed: Mapping[str, Any] | None = None, ranges: Space | None = None
 ) -> dict[str, Range | Choice]:
-    """What a search for this setup varies.
+    """What a search for this method varies.
 
     These are the ranges of the table and the given ones, without what is `fixed` and what the method's text
     already says (`auc-ns:alpha=0.8`); nothing may be left.
     """
     fixed, ranges = fixed or {}, ranges or {}
-    label, known = setup.entrant.label, setup.parameters()
-    held = {*fixed, *setup.named}
+    label, known = method.label, method.parameters()
+    held = {*fixed, *method.named}
     for name in (*fixed, *ranges):
         if name not in known:
             raise unknown(f"parameter of '{label}'", name, known)
-        if name in fixed and name in setup.named and fixed[name] != known[name]:
+        if name in fixed and name in method.named and fixed[name] != known[name]:
             raise InputError(f"{name} is given twice, in '{label}' and as {fixed[name]}; leave one out.")
         if name in ranges and name in held:
             raise InputError(f"{name} cannot be both fixed and searched; leave one of them out.")
     # Of the two forms of L2, the one in use is searched.
     coupled = fixed.get("weight_decay", known.get("weight_decay")) or "weight_decay" in ranges
     held.add("l2" if coupled else "weight_decay")
-    objective = setup.parts().get("objective")
+    objective = method.components().get("objective")
     if objective is not None and not objective.lengths_matter:
         held.add("l2")
-    tables = [RANGES.get(type(part), {}) for part in setup.parts().values()]
+    tables = [RANGES.get(type(part), {}) for part in method.components().values()]
     space = {name: span.including(known[name]) for table in tables for name, span in table.items() if name not in held}
     space |= ranges
     for name, span in space.items():
-        _check_ends(setup, name, span)
+        _check_ends(method, name, span)
     return space
 
 
-def parse_range(text: str, setup: Setup) -> tuple[str, Range | Choice]:
+def parse_range(text: str, method: Method) -> tuple[str, Range | Choice]:
     """`lr=1e-4..1e-2:log`, or `final=inner,cosine` for a choice.
 
-    >>> parse_range("beta=0.001..1:log", Setup.of("auc-ns"))
+    >>> from evenhand.methods import parse
+    >>> parse_range("beta=0.001..1:log", parse("auc-ns"))
     ('beta', Range(low=0.001, high=1.0, log=True, integer=False))
     """
     name, equals, value = text.partition("=")
     name = name.strip().replace("-", "_")
     if not equals:
         raise InputError(f"--range is written key=low..high or key=low..high:log, not '{text}'.")
-    if name not in setup.parameters():
-        raise unknown(f"parameter of '{setup.entrant.label}'", name, setup.parameters())
+    if name not in method.parameters():
+        raise unknown(f"parameter of '{method.label}'", name, method.parameters())
     low, dots, high = value.removesuffix(":log").partition("..")
     if not dots:
-        return name, Choice(tuple(parse_value(name, one.strip()) for one in value.split(",")))
+        return name, Choice(tuple(parse_value(one.strip()) for one in value.split(",")))
     try:
         ends = float(low), float(high)
     except ValueError:
         raise InputError(f"--range {text}: the ends of a range are numbers.") from None
-    return name, Range(*ends, log=value.endswith(":log"), integer=setup.is_whole(name))
+    return name, Range(*ends, log=value.endswith(":log"), integer=method.is_whole(name))
 
 
-def _check_ends(setup: Setup, name: str, span: Range | Choice) -> None:
+def _check_ends(method: Method, name: str, span: Range | Choice) -> None:
     """A search over impossible values fails before the first trial."""
-    if isinstance(span, Range) and isinstance(setup.parameters()[name], (bool, tuple)):
+    if isinstance(span, Range) and isinstance(method.parameters()[name], (bool, tuple)):
         raise InputError(f"{name} is not a number, so a range makes no sense; list its values: {name}=a,b.")
     for end in span.ends:
-        setup.having({name: end})
+        method.having({name: end})

@@ -7,6 +7,7 @@ alone, and those that were cut off are trained again under their own numbers.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import warnings
@@ -19,11 +20,10 @@ from typing import Any
 import numpy as np
 
 from evenhand.experiments.goals import Goal
-from evenhand.experiments.kept import as_kept, kept_point, kept_trial
 from evenhand.experiments.search_space import Space
-from evenhand.experiments.trial import Trial, Verdict
+from evenhand.experiments.trials import Trial, Verdict
 from evenhand.utils.atomic import atomic_file
-from evenhand.utils.errors import InputError, RunError
+from evenhand.utils.errors import InputError, RunError, written_by_us
 from evenhand.utils.locks import one_process
 
 AT_RANDOM = 10
@@ -59,9 +59,9 @@ class Study:
         with storage_errors(self._where, RunError):
             found = self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         ordered = enumerate(sorted(found, key=lambda one: one.number), start=1)
-        with as_kept(self._where):
+        with _as_kept(self._where):
             goals = len(self._study.directions)
-            return [kept_trial(place, one, self._space, goals) for place, one in ordered]
+            return [_kept_trial(place, one, self._space, goals) for place, one in ordered]
 
     def asked(self, size: int, trials: int) -> list[Asked]:
         """The points to be told next, of a search for so many trials.
@@ -146,8 +146,36 @@ class Study:
                 self._study.tell(one.number, state=optuna.trial.TrialState.FAIL)
 
     def _point(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        with as_kept(self._where):
-            return kept_point(values, self._space)
+        with _as_kept(self._where):
+            return _kept_point(values, self._space)
+
+
+@contextmanager
+def _as_kept(where: str) -> Iterator[None]:
+    """Others may have written there: what evenhand cannot have written is refused in one sentence."""
+    with written_by_us(where, "trials", "name another folder or --study, or begin again with --force"):
+        yield
+
+
+def _kept_trial(place: int, one: Any, space: Space, goals: int) -> Trial:
+    """One of Optuna's finished trials as ours; `place` is its number among them."""
+    notes = one.user_attrs
+    values, margins = tuple(map(float, one.values)), tuple(notes.get("margins", ()))
+    seconds, problem = float(notes.get("seconds", 0)), notes.get("problem")
+    if len(values) != goals or len(margins) not in (0, goals) or not isinstance(problem, str | None):
+        raise ValueError(f"trial {place} is not one of this search")
+    if not all(math.isfinite(number) for number in (*values, *margins, seconds) if number is not None):
+        raise ValueError(f"trial {place} has something that is no number")
+    return Trial(place, _kept_point(one.params, space), Verdict(values, margins, problem), seconds)
+
+
+def _kept_point(values: Mapping[str, Any], space: Space) -> dict[str, Any]:
+    """The parameters that are searched, tidied; each must lie where the search looks."""
+    found = {name: span.tidy(values[name]) for name, span in space.items()}
+    for name, span in space.items():
+        if span.nearest(found[name]) != found[name]:
+            raise ValueError(f"{name} lies outside of {span}")
+    return found
 
 
 @contextmanager

@@ -7,37 +7,40 @@ defaults are the first trial, what is best is never worse than they are on valid
 from __future__ import annotations
 
 import hashlib
+import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import torch
 
 import evenhand
-from evenhand.baselines import Baseline
 from evenhand.data.describe import fingerprint
+from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
 from evenhand.encoders import Encoder
-from evenhand.experiments.entrants import Entrant
-from evenhand.experiments.front import Pick, check_pick
-from evenhand.experiments.goals import Goal, parse_goals
-from evenhand.experiments.judge import Judge, tuning_split
+from evenhand.experiments.goals import Goal, Pick, check_pick, parse_goals
 from evenhand.experiments.search_result import TuneResult, front_trials, picked_trial
 from evenhand.experiments.search_space import Space, search_space
-from evenhand.experiments.setup import Setup
-from evenhand.experiments.side_by_side import SideBySide, group_size, replicas_that_fit, together
 from evenhand.experiments.study import Study, open_study
-from evenhand.experiments.trial import Trial
-from evenhand.training.run import seed_numbers
+from evenhand.experiments.trials import Trial, TrialEvaluator, tuning_split
+from evenhand.methods import AnyMethod, method_of
+from evenhand.training.method import Conditions, Method, default_of, own_fields
 from evenhand.training.settings import ProtocolName, Settings, resolve_device
 from evenhand.utils.errors import InputError, RunError, StoppedError
 from evenhand.utils.progress import OnEpoch
 
 __all__ = ["TuneResult", "tune"]
 
+SideBySide = int | Literal["auto"]
+ON_GPU = 8
+"""Trials at once on a GPU, whose launches the replicas of a run share."""
+
 
 def tune(
     split: Split,
-    method: str | Entrant | Baseline = "auc-ns",
+    method: AnyMethod = "auc-ns",
     encoder: str | Encoder = "mf",
     *,
     trials: int = 20,
@@ -73,63 +76,112 @@ def tune(
         raise InputError(f"a search takes a number of trials from 1 on, not {trials}.")
     chosen = check_pick(pick, len(parse_goals(metric)))
     fixed = fixed or {}
-    asked = Setup.of(method, encoder, settings, protocol, split.train)
+    # Nothing of the test part is needed to fill in what the method leaves to protocol and data.
+    held = tuning_split(split)
+    filled = Conditions(split, (0,), protocol, (1,), HotRule(), resolve_device(device))
+    asked = method_of(method, encoder, settings).under(filled)
     space = search_space(asked, fixed, ranges)
     if not space:
-        raise InputError(f"'{asked.entrant.label}' has no parameter left to tune.")
-    setup = asked.having(fixed)
-    size = group_size(side_by_side, setup, resolve_device(device))
-    judge = Judge(tuning_split(split), seed_numbers(seeds), metric, device)
-    present = setup.parameters()
+        raise InputError(f"'{asked.label}' has no parameter left to tune.")
+    one = asked.having(fixed)
+    size = group_size(side_by_side, one, filled.device)
+    evaluator = TrialEvaluator(held, seeds, metric, device)
+    present = one.parameters()
     start = {name: span.nearest(present[name]) for name, span in space.items()}
     identity = {
-        "data": " ".join(fingerprint(part) for part in judge.split.parts().values()),
-        # A grouping has a number for every item, so the text of a setup may be long.
-        "method or settings": hashlib.sha256(repr(setup.parts()).replace("'baseline'", "'rival'").encode()).hexdigest(),
+        "data": " ".join(fingerprint(part) for part in held.parts().values()),
+        "method or settings": _digest(one),
         "ranges": ", ".join(f"{name}={span}" for name, span in space.items()),
-        "seeds": str(list(judge.seeds)),
-        "metric": ",".join(goal.text for goal in judge.goals),
+        "seeds": str(list(evaluator.conditions.seeds)),
+        "metric": ",".join(goal.text for goal in evaluator.goals),
         "search seed": str(seed),
         "version of evenhand": evenhand.__version__,
     }
-    name = study or setup.entrant.label
+    name, goals = study or one.label, evaluator.goals
     done: list[Trial] = []
     try:
-        with open_study(storage, name, space, start, identity, seed, judge.goals) as opened:
+        with open_study(storage, name, space, start, identity, seed, goals) as opened:
             while len(done := opened.finished()) < trials:
                 if on_trial:
-                    on_trial(len(done), trials, _news(done, judge.goals))
-                _try_next(opened, setup, judge, size, trials)
+                    on_trial(len(done), trials, _news(done, goals))
+                _try_next(opened, one, evaluator, size, trials)
     except (StoppedError, KeyboardInterrupt) as stop:
         rest = "run the same command again to go on (compare: with --resume)" if storage else "nothing was saved"
         raise StoppedError(f"stopped after {len(done)} of {trials} trials; {rest}.") from stop
     if on_trial:
-        on_trial(len(done), len(done), _news(done, judge.goals))
+        on_trial(len(done), len(done), _news(done, goals))
     if all(trial.problem for trial in done):
         raise RunError(f"no trial of '{name}' succeeded; the last one failed because {done[-1].problem}")
-    best = picked_trial(done, judge.goals, chosen)
+    best = picked_trial(done, goals, chosen)
     return TuneResult(
-        setup.having(best.parameters), best, judge.goals, tuple(done), space, dict(fixed), chosen,
-        notes=judge.split.notes,
+        one.having(best.parameters), best, goals, tuple(done), space, dict(fixed), chosen, notes=held.notes,
     )  # fmt: skip
 
 
-def _try_next(study: Study, setup: Setup, judge: Judge, size: int, trials: int) -> None:
+def group_size(asked: SideBySide, method: Method, device: torch.device) -> int:
+    """How many trials to ask for at once; `auto` takes several only where that was measured to be faster.
+
+    That is on a GPU where every trial has the same number of epochs. Where each stops by itself, one that is
+    done costs its share until the last one of its run is. On a CPU one trial keeps the cores busy, so that
+    the little that is won is not worth a search that knows less.
+    """
+    if asked == "auto":
+        return ON_GPU if method.same_length and device.type == "cuda" else 1
+    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
+        raise InputError(f"trials side by side are a number from 1 on or 'auto', not '{asked}'.")
+    return asked
+
+
+def together(methods: Sequence[Method], most: int) -> list[list[int]]:
+    """The positions of methods that make one run each, at most so many."""
+    alike: dict[Hashable, list[int]] = {}
+    for place, method in enumerate(methods):
+        alike.setdefault(method.shape() or place, []).append(place)
+    return [group[i : i + most] for group in alike.values() for i in range(0, len(group), most)]
+
+
+def _try_next(study: Study, method: Method, evaluator: TrialEvaluator, size: int, trials: int) -> None:
     """A few trials that agree in shape, from the question to the answer."""
     asked = study.asked(size, trials)
-    setups = [setup.having(one.parameters) for one in asked]
-    where = resolve_device(judge.device)
-    most = min(replicas_that_fit(one, judge.split, where) for one in setups) // len(judge.seeds)
-    chosen = together(setups, min(size, max(1, most)))[0]
+    methods = [method.having(one.parameters) for one in asked]
+    conditions = evaluator.conditions
+    most = min(one.room_for(conditions) for one in methods) // len(conditions.seeds)
+    chosen = together(methods, min(size, max(1, most)))[0]
     began = time.perf_counter()
     try:
-        verdicts = judge.verdicts([setups[place] for place in chosen])
+        verdicts = evaluator.verdicts([methods[place] for place in chosen])
     except BaseException:
         study.give_up()
         raise
     seconds = (time.perf_counter() - began) / len(chosen)
     for place, verdict in zip(chosen, verdicts, strict=True):
         study.tell(asked[place], verdict, seconds)
+
+
+def _digest(method: Method) -> str:
+    """What is searched, as one text: names, and values that differ from their defaults.
+
+    A parameter that a later version adds leaves it as it is.
+    """
+    parts = {
+        kind: [
+            type(part).__name__,
+            {f.name: _plain(getattr(part, f.name)) for f in own_fields(part) if _differs(part, f)},
+        ]
+        for kind, part in method.components().items()
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _differs(part: Any, one: Any) -> bool:
+    return bool(getattr(part, one.name) != default_of(one))
+
+
+def _plain(value: Any) -> Any:
+    """As JSON knows it; a method among the values, as in a blend, by its description."""
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return value.description() if isinstance(value, Method) else value
 
 
 def _news(done: Sequence[Trial], goals: Sequence[Goal]) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from evenhand.experiments.entrants import Entrant, Outcome
 from evenhand.metrics.statistics import Comparison, compare_metric
+from evenhand.training.method import Fit, Method
 from evenhand.training.settings import ProtocolName
 
 BASELINE = "rns"
@@ -19,18 +19,16 @@ def headline_k(ks: Sequence[int]) -> int:
     return 10 if 10 in ks else min(ks)
 
 
-def verdict(
-    contenders: Sequence[Entrant], fits: Mapping[str, Outcome], protocol: ProtocolName, ks: Sequence[int]
-) -> str:
-    """Which contender is best, and how it compares with random negatives in accuracy and over-recommendation.
+def verdict(methods: Sequence[Method], fits: Mapping[str, Fit], protocol: ProtocolName, ks: Sequence[int]) -> str:
+    """Which method is best, and how it compares with random negatives in accuracy and over-recommendation.
 
     The best is chosen where the protocol chooses: on validation, or (as in the paper) on test.
     """
     k = headline_k(ks)
     validated = protocol == "honest" and all(fit.validation is not None for fit in fits.values())
-    best = max(contenders, key=lambda c: _chosen_by(fits[c.label], validated, k))
+    best = max(methods, key=lambda c: _chosen_by(fits[c.label], validated, k))
     basis = "validation" if validated else "test, as in the paper" if protocol == "paper" else "test"
-    base = next((c for c in contenders if c.method == BASELINE), None)
+    base = next((c for c in methods if c.name == BASELINE), None)
     opening = f"Best on {basis}: {best.label}"
     if base is None:
         return f"{opening}. Add rns to the methods to see how it compares with random negatives."
@@ -40,20 +38,20 @@ def verdict(
     return f"{opening}, against random negatives: {accuracy}; {bias}."
 
 
-def _chosen_by(fit: Outcome, validated: bool, k: int) -> float:
+def _chosen_by(fit: Fit, validated: bool, k: int) -> float:
     if validated and fit.validation is not None:
         return float(np.mean(fit.validation))
     return _mean(fit, k, "ndcg")
 
 
-def _accuracy(fits: Mapping[str, Outcome], best: Entrant, base: Entrant, k: int) -> str:
+def _accuracy(fits: Mapping[str, Fit], best: Method, base: Method, k: int) -> str:
     new, old = (_mean(fits[c.label], k, "ndcg") for c in (best, base))
     more = "more" if new >= old else "less"
     by = f"{100 * abs(new / old - 1):.1f} % " if old else ""
     return f"{by}{more} accurate (NDCG@{k} {new:.4f}, was {old:.4f}), {_certainty(fits, best, base, k, 'ndcg')}"
 
 
-def _bias(fits: Mapping[str, Outcome], best: Entrant, base: Entrant, k: int) -> str:
+def _bias(fits: Mapping[str, Fit], best: Method, base: Method, k: int) -> str:
     new, old = (_mean(fits[c.label], k, "ohr") for c in (best, base))
     if math.isnan(new) or math.isnan(old):
         return f"over-recommendation of hits cannot be compared, as OHR@{k} is undefined"
@@ -64,11 +62,11 @@ def _bias(fits: Mapping[str, Outcome], best: Entrant, base: Entrant, k: int) -> 
     )
 
 
-def _mean(fit: Outcome, k: int, name: str) -> float:
+def _mean(fit: Fit, k: int, name: str) -> float:
     return float(np.mean([result.metrics[name] for result in fit.results[k]]))
 
 
-def _certainty(fits: Mapping[str, Outcome], best: Entrant, base: Entrant, k: int, name: str) -> str:
+def _certainty(fits: Mapping[str, Fit], best: Method, base: Method, k: int, name: str) -> str:
     new, old = ([result.users for result in fits[c.label].results[k]] for c in (best, base))
     # What does not depend on the seed has one result, which stands for every seed.
     seeds = max(len(new), len(old))

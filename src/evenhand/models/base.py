@@ -107,6 +107,10 @@ class Model(ABC):
 
         return self.with_users(usable_history(history, self.known))
 
+    def on_cpu(self) -> Self:
+        """The same with its tensors in main memory."""
+        return self
+
     def having(self, **changes: Any) -> Self:
         """The same with other `info`, `metrics` or whatever else it holds."""
         return replace(self, **changes)  # type: ignore[type-var]

@@ -97,6 +97,9 @@ class BlendModel(Model):
         }
         return {WEIGHTS: torch.tensor(self.weights, dtype=torch.float64), **named}
 
+    def on_cpu(self) -> Self:
+        return replace(self, parts=tuple(part.on_cpu() for part in self.parts))
+
     def similar(self, item: Any, k: int = 10, *, seed: int | None = None) -> pa.Table:
         """As the first of the parts has them."""
         self.replica(seed)

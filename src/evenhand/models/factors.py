@@ -77,6 +77,9 @@ class FactorModel(Model):
             named |= {"user_tables": self.tables[0], "item_tables": self.tables[1]}
         return named
 
+    def on_cpu(self) -> Self:
+        return replace(self, user_vectors=self.user_vectors.cpu(), item_vectors=self.item_vectors.cpu())
+
     def similar(self, item: Any, k: int = 10, *, seed: int | None = None) -> pa.Table:
         """The k items whose vectors point most in the direction of this item's: item, score (the cosine)."""
         place = self._position(item, k)

@@ -206,6 +206,10 @@ class ItemWeightModel(Model):
     def tensors(self) -> dict[str, Tensor]:
         return self.table.tensors()
 
+    def on_cpu(self) -> Self:
+        tensors = {name: tensor.cpu() for name, tensor in self.table.tensors().items()}
+        return replace(self, table=type(self.table).from_tensors(tensors))
+
     def similar(self, item: Any, k: int = 10, *, seed: int | None = None) -> pa.Table:
         """The k items to which this one has the largest weights, as if a user had touched nothing else.
 

@@ -11,10 +11,9 @@ import altair as alt
 
 from evenhand.audit.files import write_text
 from evenhand.audit.result import Estimate
-from evenhand.experiments.front import PICKS
-from evenhand.experiments.goals import Goal, accurate_first
+from evenhand.experiments.goals import PICKS, Goal, accurate_first
 from evenhand.experiments.search_result import TuneResult, picked_trial
-from evenhand.experiments.trial import Trial
+from evenhand.experiments.trials import Trial
 from evenhand.report import charts
 from evenhand.report.charts import Figure, Rows
 from evenhand.report.html_text import clean, interval, isolated, number
@@ -52,7 +51,7 @@ def search_page(result: TuneResult, *, data: str, protocol: str, origin: Origin 
     shown = [*result.front, *(trial for trial in result.trials[:1] if trial not in result.front)]
     return render(
         "search.html",
-        label=result.setup.entrant.label,
+        label=result.chosen.label,
         names=[called(goal) for goal in result.goals],
         data=without_folder(data),
         protocol=protocol,

@@ -7,12 +7,11 @@ import math
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -21,15 +20,15 @@ from evenhand.data.describe import fingerprint
 from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
 from evenhand.encoders import Encoder, Vectors, describe_encoder
-from evenhand.metrics.statistics import summarise
+from evenhand.models.base import Model
 from evenhand.models.factors import FactorModel, on_cpu
-from evenhand.models.topk import Score, by_product
 from evenhand.objectives import BPR, Objective
 from evenhand.samplers.base import Sampler
 from evenhand.training.checkpoints import Checkpoints
 from evenhand.training.early_stopping import STOPPING_K, BestTest, BestValidation, EarlyStopping, LastEpoch
 from evenhand.training.evaluation import Evaluator, Results
 from evenhand.training.memory_estimate import check_fits, work_of
+from evenhand.training.method import Fit, metrics_json, seed_numbers
 from evenhand.training.settings import JUDGED_UP_TO, ProtocolName, Settings, exact_repeats, resolve_device
 from evenhand.training.trainer import Trainer
 from evenhand.utils.description import described
@@ -38,41 +37,8 @@ from evenhand.utils.memory import is_shortage
 from evenhand.utils.progress import OnEpoch
 
 _BPR = BPR()
-MOST_SEEDS = 10_000
 _ABSURD = 100
 """Times the loss of guessing, ln 2: no sigmoid of such a margin differs from 0 or 1 in 32 bits."""
-
-
-@dataclass(frozen=True)
-class Fit:
-    """A trained model, with what the comparison of methods needs beside it."""
-
-    model: FactorModel
-    results: Results
-    """Metrics on test: looked at once (honest), or at the best epochs (paper). Empty without a test part."""
-    validation: tuple[float, ...] | None
-    """Validation NDCG@10 of each replica's chosen epoch; None where nothing was held out for that."""
-    epochs: tuple[int, ...]
-    """The chosen epoch of each replica, counted from 1."""
-    seconds: float
-    notes: tuple[str, ...]
-
-    @property
-    def history(self) -> tuple[Mapping[str, Any], ...]:
-        return self.model.history
-
-    @property
-    def vectors(self) -> tuple[Tensor, Tensor]:
-        return self.model.vectors
-
-    @property
-    def scorers(self) -> list[Score]:
-        """What scores items for users by index, one a replica."""
-        return [by_product(*replica) for replica in zip(*self.model.vectors, strict=True)]
-
-    def lists(self, k: int) -> pa.Table:
-        """The k best items of every user by the best replica, as a table."""
-        return self.model.recommend(k=k)
 
 
 def train(
@@ -87,7 +53,7 @@ def train(
     protocol: ProtocolName = "honest",
     device: str = "auto",
     ks: tuple[int, ...] = (5, 10, 20),
-    hot: str | None = None,
+    hot: str | HotRule | None = None,
     on_epoch: OnEpoch | None = None,
     checkpoints: Path | None = None,
     resume: bool = False,
@@ -120,7 +86,7 @@ def train(
         raise InputError(f"{len(numbers)} seeds need as many samplers, but {len(samplers)} were given.")
     given = [settings] * len(numbers) if isinstance(settings, Settings) else settings
     each = [one.under(protocol, encoder, split.train, objective) for one in given]
-    rule = HotRule.parse(hot or protocol)
+    rule = hot if isinstance(hot, HotRule) else HotRule.parse(hot or protocol)
     hot_mask = rule.mask(split)
 
     held_out = split.test if protocol == "paper" else split.validation
@@ -180,10 +146,7 @@ def train(
             "versions": versions(where),
         },
         history=tuple(history),
-        metrics={
-            str(k): {name: summarise([one.metrics[name] for one in found]).to_json() for name in found[0].metrics}
-            for k, found in results.items()
-        },
+        metrics=metrics_json(results),
         tables=None if selection.tables is None else on_cpu(selection.tables),
     )
     return Fit(
@@ -223,7 +186,7 @@ def refitted(
     objective: Objective = _BPR,
     device: str = "auto",
     on_epoch: OnEpoch | None = None,
-) -> FactorModel:
+) -> Model:
     """A model for production: trained on every part, for as many epochs as were best on average."""
     everything = split.train.union(split.validation, split.test)
     nothing = everything.take(np.zeros(len(everything), dtype=bool))
@@ -247,16 +210,6 @@ def memory_errors_explained() -> Iterator[None]:
         raise RunError(
             "there is not enough memory for this; lower --dim, --batch or --seeds, or use --ecdf 64."
         ) from problem
-
-
-def seed_numbers(seeds: int | Sequence[int], *, repeatable: bool = False) -> tuple[int, ...]:
-    """A number of seeds means 0, 1, 2…; one may be repeated only where replicas differ otherwise."""
-    if isinstance(seeds, int) and seeds > MOST_SEEDS:
-        raise InputError(f"there may be up to {MOST_SEEDS:,} seeds.")
-    numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
-    if not numbers or (len(set(numbers)) != len(numbers) and not repeatable):
-        raise InputError("seeds must be at least one, and all different.")
-    return numbers
 
 
 def versions(device: torch.device) -> dict[str, str]:

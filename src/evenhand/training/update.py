@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +12,13 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split, share_vocabulary
-from evenhand.encoders import ENCODERS
+from evenhand.encoders import Encoder
 from evenhand.models.factors import FactorModel
 from evenhand.objectives import Objective
 from evenhand.samplers import GroupSampler, Sampler
-from evenhand.training.run import Fit, train
+from evenhand.training.method import Fit
+from evenhand.training.run import train
 from evenhand.training.settings import Settings
-from evenhand.utils.description import from_description
 from evenhand.utils.errors import InputError
 from evenhand.utils.progress import OnEpoch
 
@@ -30,37 +29,23 @@ VALIDATION = 0.1
 def updated(
     model: FactorModel,
     new: Interactions,
+    encoder: Encoder,
+    sampler: Sampler,
+    settings: Settings,
     *,
-    epochs: int | None = None,
+    objective: Objective,
+    label: str | None = None,
     seed: int = 0,
     device: str = "auto",
     on_epoch: OnEpoch | None = None,
 ) -> Fit:
-    """Train the model further, on what it knew and on `new`, with the settings it was made with.
+    """Train the model further, on what it knew and on `new`.
 
     Users and items it did not know start at random; Adam starts afresh. A tenth of the new pairs decides
     when to stop, so `new` should be what came in since.
     """
-    info = model.info
-    try:
-        encoder_values = dict(info["encoder"])
-        encoder = ENCODERS[encoder_values.pop("name")](**encoder_values)
-        if any(type(value) is not int for value in encoder_values.values()):
-            raise TypeError("a size that is none")
-        sampler, objective = from_description(Sampler, info["sampler"]), from_description(Objective, info["objective"])
-        label = info.get("method")
-        known_settings = {f.name for f in fields(Settings)}
-        values: dict[str, Any] = {k: v for k, v in info["settings"].items() if k in known_settings}
-        if epochs is not None:
-            values["epochs"] = epochs
-        values |= {"milestones": (), "patience": values.get("patience") or 10, "drop_last": False}
-        settings = Settings(**values)
-    except InputError:
-        raise
-    except (AttributeError, KeyError, TypeError, ValueError) as problem:
-        raise InputError("the model does not say how it was trained, so it cannot be updated.") from problem
     if isinstance(sampler, GroupSampler) and sampler.groups is not None:
-        raise InputError("a model with a grouping of its own items cannot be updated; train it anew.")
+        raise InputError("a model with a grouping of its own items cannot be updated; train it again.")
 
     parts, notes = share_vocabulary({"model": model.known, "new": new})
     known, newer = parts["model"], parts["new"]
@@ -80,7 +65,7 @@ def updated(
         model.seeds,
         settings,
         objective=objective,
-        label=label if isinstance(label, str) else None,
+        label=label,
         device=device,
         on_epoch=on_epoch,
         start=start,

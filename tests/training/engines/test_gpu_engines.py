@@ -8,7 +8,7 @@ import torch
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders import MF, Encoder, LightGCN
-from evenhand.methods import METHODS, contender
+from evenhand.methods import METHODS, parse
 from evenhand.samplers import AUCSampler, Sampler
 from evenhand.training import Settings
 from evenhand.training.trainer import Trainer
@@ -28,9 +28,9 @@ def log(n_users: int = 60, n_items: int = 50) -> Interactions:
 
 def loop(method: str | list[Sampler], how: Settings, seeds: list[int], encoder: Encoder | None = None) -> Trainer:
     train = log()
-    named = contender(method) if isinstance(method, str) else None
+    named = parse(method) if isinstance(method, str) else None
     objective = None if named is None else named.objective
-    samplers = method if isinstance(method, list) else [contender(method).sampler] * len(seeds)
+    samplers = method if isinstance(method, list) else [parse(method).sampler] * len(seeds)
     hot = np.arange(train.n_items) < 10
     held = Interactions.from_pairs([0, 1], [3, 4], n_users=train.n_users, n_items=train.n_items)
     return Trainer(train, encoder or MF(dim=8), samplers, seeds, how, CUDA, hot=hot, held_out=held, objective=objective)
