@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.metrics.users import METRICS, UserMetrics
+from evenhand.metrics.catalogue import METRICS
+from evenhand.metrics.users import UserMetrics
 from evenhand.paper.results import Comparison, Results, Run
 from evenhand.paper.user_values import load
 
