@@ -17,7 +17,9 @@ from evenhand.encoders.base import Vectors
 from evenhand.methods import parse
 from evenhand.objectives import BSL, PSL, AUCSoftmax, SLatK, Softmax
 from evenhand.objectives.base import Scored
-from evenhand.objectives.softmax import SLatKLoss, SoftmaxLoss, contrast, ranks, top_k_edge
+from evenhand.objectives.bc import contrast
+from evenhand.objectives.softmax import SoftmaxLoss
+from evenhand.objectives.softmax_relatives import SLatKLoss, ranks, top_k_edge
 from evenhand.samplers.auc import posterior
 from evenhand.utils.errors import InputError
 

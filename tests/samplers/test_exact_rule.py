@@ -84,7 +84,7 @@ def test_the_sampler_takes_the_largest_gain_of_each_pool(ecdf: int | str, n: int
     assert batch.user_vectors is not None
     assert batch.item_vectors is not None
     scores = (rows(batch.user_vectors, batch.users) @ batch.item_vectors.transpose(1, 2))[0].double()
-    pool = made.law.draw(batch.users, batch.uniforms[..., : 12 * n])[0].view(-1, n, 12)  # type: ignore[attr-defined]
+    pool = made.distribution.draw(batch.users, batch.uniforms[..., : 12 * n])[0].view(-1, n, 12)  # type: ignore[attr-defined]
     drawn = (batch.shared[0] * 40).long()
     own = made._draw_positives(batch.users, batch.uniforms[..., -4:])[0]  # type: ignore[attr-defined]
     agree = 0
@@ -118,7 +118,7 @@ def test_dns_takes_each_of_the_highest_as_often() -> None:
     made = DynamicSampler(candidates=8, top=3).bind(train)
     users = torch.full((6000,), 5)
     batch = random_batch(made, users)
-    pool = made.law.draw(batch.users, batch.uniforms[..., :8])[0]  # type: ignore[attr-defined]
+    pool = made.distribution.draw(batch.users, batch.uniforms[..., :8])[0]  # type: ignore[attr-defined]
     assert batch.user_vectors is not None
     assert batch.item_vectors is not None
     scores = (rows(batch.user_vectors, batch.users) @ batch.item_vectors.transpose(1, 2))[0]

@@ -18,7 +18,7 @@ from torch import Tensor
 from evenhand.data.interactions import Interactions
 from evenhand.samplers.base import Batch, BoundSampler, Sampler, best, check_drawn, products, rows, stacked
 from evenhand.samplers.counting import count_below, counter
-from evenhand.samplers.unobserved import UnobservedLaw, scaled
+from evenhand.samplers.unobserved import UnobservedDistribution, scaled
 from evenhand.utils.errors import InputError, unknown
 
 EXACT_UP_TO = 10_000
@@ -165,7 +165,7 @@ class AUCBound(BoundSampler):
         self.shared_width = first.draws(train.n_items)
         self.inside = first.inside if first.rule == "exact" else None
         self._pool_ranks = first.pool_ranks
-        self.law = UnobservedLaw(train, None, device)
+        self.distribution = UnobservedDistribution(train, None, device)
         self._row_start = torch.from_numpy(train.indptr[:-1]).to(self.device)
         self._items = torch.from_numpy(train.items).to(self.device)
         self.auto = torch.tensor([s.alpha == "auto" for s in samplers], device=self.device)
@@ -180,7 +180,7 @@ class AUCBound(BoundSampler):
 
     @property
     def eligible(self) -> Tensor:
-        return (self.law.mass > 0) & (self.observed > 0)
+        return (self.distribution.mass > 0) & (self.observed > 0)
 
     def width(self, n: int) -> int:
         return n * self.candidates + 2 * self.probes
@@ -197,7 +197,7 @@ class AUCBound(BoundSampler):
 
     def choose(self, batch: Batch) -> Tensor:
         users, probes = batch.users, self.probes
-        pool, negatives = self.law.draw(users, batch.uniforms[..., :-probes]).split(
+        pool, negatives = self.distribution.draw(users, batch.uniforms[..., :-probes]).split(
             [batch.n * self.candidates, probes], dim=-1
         )
         positives = self._draw_positives(users, batch.uniforms[..., -probes:])
@@ -205,7 +205,7 @@ class AUCBound(BoundSampler):
 
         tau = torch.gather(self.prior, 1, pool.flatten(1)).view(pool.shape)
         true_negative = posterior(rank, tau, self.alpha.clamp(0.5, 1.0).view(-1, 1, 1))
-        observed, unobserved = self.observed[users].unsqueeze(-1), self.law.mass[users].unsqueeze(-1)
+        observed, unobserved = self.observed[users].unsqueeze(-1), self.distribution.mass[users].unsqueeze(-1)
         if self.inside is None:
             rise = observed * information(positive.unsqueeze(2) - x.unsqueeze(3))
             fall = self.gamma * unobserved * information(x.unsqueeze(3) - negative.unsqueeze(2))

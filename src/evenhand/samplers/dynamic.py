@@ -10,7 +10,7 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.samplers.base import Batch, BoundSampler, Sampler, best, check_drawn, products, rows
-from evenhand.samplers.unobserved import UnobservedLaw, scaled
+from evenhand.samplers.unobserved import UnobservedDistribution, scaled
 from evenhand.utils.errors import InputError
 
 
@@ -45,11 +45,11 @@ class DynamicBound(BoundSampler):
     def __init__(self, sampler: DynamicSampler, train: Interactions, device: torch.device | str, replicas: int) -> None:
         super().__init__(train, device, replicas)
         self.candidates, self.top = sampler.candidates, sampler.top
-        self.law = UnobservedLaw(train, None, device)
+        self.distribution = UnobservedDistribution(train, None, device)
 
     @property
     def eligible(self) -> Tensor:
-        return self.law.mass > 0
+        return self.distribution.mass > 0
 
     def width(self, n: int) -> int:
         return n * (self.candidates + (self.top > 1))
@@ -58,7 +58,7 @@ class DynamicBound(BoundSampler):
         assert batch.user_vectors is not None
         assert batch.item_vectors is not None
         which, drawn = batch.n * self.candidates, batch.uniforms
-        pool = self.law.draw(batch.users, drawn[..., :which])
+        pool = self.distribution.draw(batch.users, drawn[..., :which])
         users = rows(batch.user_vectors, batch.users)
         scores = products(rows(batch.item_vectors, pool), users)
         if self.top == 1:

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from evenhand.objectives.base import Scored
-from evenhand.objectives.softmax import AUCSoftmaxLoss, PSLLoss, SoftmaxLoss
+from evenhand.objectives.softmax import SoftmaxLoss
+from evenhand.objectives.softmax_relatives import AUCSoftmaxLoss, PSLLoss
 from evenhand.training.engines.base import Engine, Plan
 from evenhand.training.engines.numba_engine import CORRECTIONS, compiled_code, one_side, table_of
 from evenhand.training.engines.softmax_rows import clear_columns, place_columns, softmax_rows
