@@ -12,6 +12,8 @@ from evenhand.cli import options as opt
 from evenhand.cli.options import flattened
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from evenhand.models.base import Model
 
 _LARGE = 10**9
@@ -47,6 +49,8 @@ def command(
     ] = False,
     k: opt.Ks = "5,10,20",
     hot: opt.Hot = None,
+    items_file: opt.ItemsFile = None,
+    title: opt.Title = None,
     force: opt.Force = False,
     resume: opt.Resume = False,
     json: opt.Json = False,
@@ -89,6 +93,7 @@ def command(
         hot=hot,
         resume=resume,
     )
+    titles = _titles(items_file, title, reading.item, plan.source.split.train.item_ids)
     if explain:
         plan.explain(json)
     (one,) = plan.methods
@@ -100,7 +105,7 @@ def command(
             with task(f"{one.label}, on all data") as on_epoch:
                 final = one.refit(fitted, plan.conditions.split, device=training.device, on_epoch=on_epoch)
         say_size(final)
-        final.having(info={**final.info, "data": plan.data}).save(out, force=True)
+        final.having(info={**final.info, "data": plan.data}, titles=titles).save(out, force=True)
     rows = rows_of(one, fitted.results)
     recommends = final.seeds[final.best]
     if json:
@@ -114,6 +119,20 @@ def command(
     show.print_notes(screen, [f"split {plan.source.split.description}", *fitted.notes, *shortened])
     which = f" (seed {recommends} recommends)" if one.seeded else ""
     show.print_sentence(screen, f"Model written to {out}/{which}.")
+
+
+def _titles(items_file: str | None, title: str | None, item: str, item_ids: pa.Array) -> pa.Array | None:
+    """What the items are called, for the model to keep; read before anything is trained."""
+    from evenhand.data.reading.read import column_names
+    from evenhand.models.titles import read_titles
+    from evenhand.utils.errors import InputError
+
+    if items_file is None:
+        if title is not None:
+            raise InputError("--title names a column of --items-file; give the file too.")
+        return None
+    column = item if item in column_names(items_file) else "item"
+    return read_titles(items_file, item_ids, item=column, title=title or "title")
 
 
 def _refuse_flags(label: str, training: opt.Training, allowed: set[str]) -> None:
