@@ -124,9 +124,10 @@ class Model(ABC):
         `history` is an `Interactions`, a file or a table with columns user and item. No training takes
         place and the items stay as they are. What could not be used is told in `known.notes` of the result.
         """
-        from evenhand.models.fold_in import usable_history
+        from evenhand.models.fold_in import usable_history, with_earlier
 
-        return self.with_users(usable_history(history, self.known))
+        folded = self.with_users(usable_history(history, self.known))
+        return folded.having(known=with_earlier(folded.known, self.known))
 
     def on_cpu(self) -> Self:
         """The same with its tensors in main memory."""
