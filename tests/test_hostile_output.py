@@ -16,9 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from evenhand.audit.ci_output import github_lines, junit
+from evenhand.audit.audit_files import github_lines, junit, save_audit, save_junit
 from evenhand.audit.document import read_audit, to_json
-from evenhand.audit.files import save_audit, save_junit
 from evenhand.audit.gates import Judged, parse_gate
 from evenhand.audit.result import Finding
 from evenhand.audit.run_audit import audit
@@ -103,10 +102,10 @@ def show_odd(what: str) -> None:
         show.print_json({"name": ODD})
     else:
         from evenhand.experiments.compare import Row
+        from evenhand.metrics.catalogue import METRICS
         from evenhand.metrics.statistics import summarise
-        from evenhand.metrics.users import HIGHER_IS_BETTER
 
-        metrics = {name: summarise([0.5]) for name in HIGHER_IS_BETTER}
+        metrics = {name: summarise([0.5]) for name in METRICS}
         show.print_rows(show.console(), [Row(f"a {ODD}", None, None, 10, metrics)], f"t {ODD}")
 
 

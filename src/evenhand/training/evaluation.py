@@ -12,7 +12,8 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Vectors
-from evenhand.metrics.users import AnswerSheet, UserMetrics, answer_sheet, score_sheet
+from evenhand.metrics.slots import AnswerSheet
+from evenhand.metrics.users import UserMetrics, score_sheet
 from evenhand.models.topk import Score, by_product, top_by
 
 _SAMPLE_SEED = 0
@@ -58,12 +59,12 @@ class Evaluator:
         there = int((self.truth.activity > 0).sum())
         if len(self.users) == there:
             return ()
-        return (f"Each epoch was judged on a sample of {len(self.users):,} of {there:,} users; test on all.",)
+        return (f"Each epoch was evaluated on a sample of {len(self.users):,} of {there:,} users; test on all.",)
 
     def __call__(self, vectors: tuple[Tensor, Tensor]) -> list[dict[int, UserMetrics]]:
-        return self.judged([by_product(*replica) for replica in zip(*vectors, strict=True)])
+        return self.evaluate([by_product(*replica) for replica in zip(*vectors, strict=True)])
 
-    def judged(self, scorers: Sequence[Score]) -> list[dict[int, UserMetrics]]:
+    def evaluate(self, scorers: Sequence[Score]) -> list[dict[int, UserMetrics]]:
         """The same for anything that scores: one result for each."""
         n_items, longest = self.truth.n_items, max(self.ks)
         return [
@@ -73,7 +74,7 @@ class Evaluator:
 
     @cached_property
     def _sheet(self) -> AnswerSheet:
-        return answer_sheet(self.users, self.truth, np.asarray(self.hot, dtype=bool), self.exclude, shown_again=False)
+        return AnswerSheet(self.users, self.truth, np.asarray(self.hot, dtype=bool), self.exclude, shown_again=False)
 
     def results(self, vectors: tuple[Tensor, Tensor]) -> Results:
         """The reported metrics of a finished model."""
@@ -81,7 +82,7 @@ class Evaluator:
 
     def results_by(self, scorers: Sequence[Score]) -> Results:
         """The same for anything that scores."""
-        scored = self.judged(scorers)
+        scored = self.evaluate(scorers)
         return {k: [Result(one[k].means(), one[k]) for one in scored] for k in self.ks}
 
 
