@@ -35,5 +35,7 @@ def items_where(source: Any, item: str, where: str) -> pa.Array:
             rows = database.from_arrow(plain.append_column(row, pa.array(np.arange(len(plain)))))
             found = rows.filter(where).project(f'"{row}"').fetchnumpy()[row]
     except duckdb.Error as problem:
-        raise InputError(f'--where "{where}" on {source_label(source)}: {first_line_of(problem).rstrip('!')}.') from None
+        raise InputError(
+            f'--where "{where}" on {source_label(source)}: {first_line_of(problem).rstrip("!")}.'
+        ) from None
     return plain[item].take(pa.array(np.sort(np.asarray(found)))).combine_chunks().drop_null().unique()
