@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -63,6 +64,7 @@ def command(
     from evenhand.experiments.compare import rows_of
     from evenhand.experiments.output import run_folder
     from evenhand.methods import RECIPES, on_top_of, parse
+    from evenhand.models.folder import check_ours
     from evenhand.utils.errors import InputError, unknown
     from evenhand.utils.progress import task
 
@@ -93,6 +95,7 @@ def command(
         hot=hot,
         resume=resume,
     )
+    check_ours(Path(out))
     titles = _titles(items_file, title, reading.item, plan.source.split.train.item_ids)
     if explain:
         plan.explain(json)

@@ -97,6 +97,8 @@ def load_text(file: File, columns: Sequence[Column], header: bool | None) -> Loa
         names = [column.role for column in columns][: len(text.fields)]
         chosen = _pick_by_position(columns, text)
     codes, table = _parse(text, chosen, columns, latin)
+    if text.encoding == "utf8" and any(pa.types.is_binary(kind) for kind in table.schema.types):
+        codes, table = _parse(replace(text, encoding="latin1"), chosen, columns, latin)
     return Loaded(
         label=text.label,
         codes=codes,
