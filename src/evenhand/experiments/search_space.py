@@ -112,7 +112,8 @@ FIXED: Mapping[type, Mapping[str, str]] = {
     AUCSampler: {"probes": _COST, "ecdf": _COST},
     MACR: {"c": "validation chooses it for every seed", "matrix": _PUBLISHED},
     BCLoss: {"margin": _PUBLISHED, "in_batch": _PUBLISHED},
-    EASE: {"balance": "0 is the published method"},
+    Popular: {"half_life": "it belongs to tests by time"},
+    EASE: {"balance": "0 is the published method", "max_items": _COST},
     ALS: {"iterations": _COST, "steps": _COST},
     Blend: dict.fromkeys(("parts", "shares", "encoder"), "it settles its numbers itself"),
 }
