@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evenhand.baselines import ALS, EASE, Baseline, Blend, GivenVectors, ItemKNN, Popular
+from evenhand.baselines import ALS, EASE, GFCF, Baseline, Blend, GivenVectors, ItemKNN, Popular
 from evenhand.encoders import MF, Encoder, encoder_named
 from evenhand.models.base import Model
 from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Objective, Reg
@@ -121,6 +121,7 @@ REGISTRY: Mapping[str, Entry] = {
         _trained("auc-ns", AUCSampler, "the negative that most raises the partial AUC", "Liu et al. 2023"),
         _baseline("popular", Popular, "the items that most users interacted with, for everyone", "–"),
         _baseline("itemknn", ItemKNN, "items like those the user interacted with", "Sarwar et al. 2001"),
+        _baseline("gfcf", GFCF, "two steps along the graph, and its smoothest directions", "Shen et al. 2021"),
         _baseline("ease", EASE, "a linear item-to-item model in closed form", "Steck 2019"),
         _baseline("als", ALS, "matrix factorisation over all cells", "Hu et al. 2008"),
         Entry("blend", (Blend,), "ease, als and auc-ns, each user's scores added up", "evenhand", _blend),
@@ -146,7 +147,7 @@ def parse(
     method that knows the key; `encoder` and `settings` are for what is trained.
 
     >>> parse("dns:candidates=2").sampler, parse("ease:l2=300")
-    (DynamicSampler(candidates=2), EASE(l2=300, balance=0))
+    (DynamicSampler(candidates=2), EASE(l2=300, balance=0, max_items='all'))
     """
     asked = text.strip()
     entry = registered(asked.partition(":")[0])

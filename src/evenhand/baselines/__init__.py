@@ -4,7 +4,8 @@ from evenhand.baselines.als import ALS
 from evenhand.baselines.base import Baseline
 from evenhand.baselines.blend import Blend, GivenVectors
 from evenhand.baselines.ease import EASE
+from evenhand.baselines.gfcf import GFCF
 from evenhand.baselines.itemknn import ItemKNN
 from evenhand.baselines.popular import Popular
 
-__all__ = ["ALS", "EASE", "Baseline", "Blend", "GivenVectors", "ItemKNN", "Popular"]
+__all__ = ["ALS", "EASE", "GFCF", "Baseline", "Blend", "GivenVectors", "ItemKNN", "Popular"]

@@ -35,7 +35,7 @@ from evenhand.training.method import Method
 from evenhand.training.settings import Settings
 from evenhand.training.trained import Trained
 from evenhand.utils.errors import InputError, unknown
-from evenhand.utils.progress import OnEpoch
+from evenhand.utils.progress import OnEpoch, subtask
 
 HELD_OUT = 0.1
 """Share of the pairs on which everything is settled where there is no validation part."""
@@ -189,7 +189,9 @@ def _fitted(
     count = AVERAGED[device.type] if part.side_by_side else 1
     nothing = pairs.take(np.zeros(len(pairs), dtype=bool))
     split = Split(pairs, held if part.side_by_side else None, nothing, "a part of a blend", ())
-    fit = part.fit(split, seeds=range(count * seed, count * (seed + 1)), k=1, device=device)
+    with subtask(part.label) as on_epoch:
+        seeds = range(count * seed, count * (seed + 1))
+        fit = part.fit(split, seeds=seeds, k=1, device=device, on_epoch=on_epoch)
     return averaged(cast("Part", fit.model)), fit.epochs
 
 
@@ -245,7 +247,7 @@ class _Scale:
 
     def value(self, scores: Tensor) -> float:
         score: Score = lambda users: scores[torch.from_numpy(self._place[users])]  # noqa: E731
-        return self.evaluator.judged([score])[0][self.k].mean("ndcg")
+        return self.evaluator.evaluate([score])[0][self.k].mean("ndcg")
 
     def best(self, forms: Sequence[Method], seed: int, device: torch.device, steps: _Steps) -> _Settled:
         found: tuple[float, _Settled] | None = None

@@ -23,7 +23,6 @@ from evenhand.data.csr import gather_rows, slices_within
 from evenhand.data.interactions import Interactions
 from evenhand.experiments.verdict import verdict
 from evenhand.methods import BASELINES, parse
-from evenhand.models import item_weights
 from evenhand.models.topk import Recommender
 from evenhand.paper.mse import with_mse
 from evenhand.testing import corner_cases
@@ -116,7 +115,7 @@ def test_als_rows_solve_their_normal_equations(seed: int, alpha: float, chunk: i
         by_user = solved(log.indptr, log.items, items, alpha, l2=0.7)
         by_item = solved(*log.by_item, users, alpha, l2=0.7)
         by_steps = solved(log.indptr, log.items, items, alpha, l2=0.7, steps=25, start=users)
-        patch.setattr(als._Problem, "by_rows", als._Problem.by_tensors)
+        patch.setattr(als._HalfStep, "by_rows", als._HalfStep.by_tensors)
         as_tensors = solved(log.indptr, log.items, items, alpha, l2=0.7, steps=25, start=users)
     np.testing.assert_allclose(by_user, normal_equations(dense(log), items.numpy(), alpha, 0.7), atol=1e-9)
     np.testing.assert_allclose(by_item, normal_equations(dense(log).T, users.numpy(), alpha, 0.7), atol=1e-9)
@@ -130,7 +129,7 @@ def test_compiled_rows_take_the_same_steps_as_tensors(dim: int, steps: int, monk
     log, g = small_log(), torch.Generator().manual_seed(dim)
     items, users = (torch.randn(n, dim, generator=g) for n in (log.n_items, log.n_users))
     rows = solved(log.indptr, log.items, items, 2.0, 5.0, steps, users)
-    monkeypatch.setattr(als._Problem, "by_rows", als._Problem.by_tensors)
+    monkeypatch.setattr(als._HalfStep, "by_rows", als._HalfStep.by_tensors)
     torch.testing.assert_close(rows, solved(log.indptr, log.items, items, 2.0, 5.0, steps, users), rtol=1e-4, atol=1e-5)
 
 
@@ -220,8 +219,7 @@ def test_every_baseline_keeps_the_promises(baseline: Baseline, monkeypatch: pyte
         fitted.scores(everyone).fill_(-1)
         assert torch.equal(fitted.scores(everyone), kept)
         # A user's scores do not depend on who else is asked for, nor on the size of chunks.
-        for module, name in ((item_weights, "_CHUNK_TERMS"), (ease, "_CHUNK_CELLS")):
-            monkeypatch.setattr(module, name, 50)
+        monkeypatch.setattr(ease, "_CHUNK_CELLS", 50)
         some = everyone[::-2].copy()
         torch.testing.assert_close(baseline.fit_pairs(log).scores(some), whole[some.copy()], rtol=1e-4, atol=1e-5)
         monkeypatch.undo()
@@ -264,8 +262,8 @@ def test_rows_are_gathered_in_the_order_asked() -> None:
         ("ease:l2=0", "l2 must be a positive number, not 0."),
         ("ease:l2=inf", "l2 must be a positive number, not inf."),
         ("ease:l2=much", "l2 must be a positive number, not much."),
-        ("ease:lambda=3", "unknown parameter of 'ease' 'lambda'; Known: balance, l2."),
-        ("popular:k=3", "method 'popular' has no parameters, but 'k' was given."),
+        ("ease:lambda=3", "unknown parameter of 'ease' 'lambda'; Known: balance, l2, max_items."),
+        ("popular:k=3", "unknown parameter of 'popular' 'k'; Known: half_life."),
         ("itemknn:neighbours=0", "neighbours must be a whole number of at least 1, not 0."),
         ("itemknn:neighbours=2.5", "neighbours must be a whole number of at least 1, not 2.5."),
         ("itemknn:shrink=-1", "shrink must be a number of at least 0, not -1."),
@@ -294,8 +292,8 @@ def test_ease_says_beforehand_what_would_not_fit(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(InputError) as caught:
         eh.EASE().fit_pairs(wide)
     assert str(caught.value) == (
-        "EASE on 50,000 items needs about 60.0 GB of memory, but 8.0 GB are free on cpu; "
-        "leave rare items out, or take itemknn or als instead."
+        "EASE on 50,000 items needs about 10.0 GB of memory, but 8.0 GB are free on cpu; "
+        "lower max_items, or take itemknn, gfcf or als instead."
     )
 
 
@@ -340,7 +338,7 @@ def test_baselines_stand_in_the_same_table() -> None:
     assert [row.metrics["ndcg"].std is None for row in found.rows] == [False, True, False, True]
     document = found.to_json()
     recorded = document["configuration"]["methods"]["ease:l2=30"]
-    assert recorded == {"method": "ease", "parameters": {"l2": 30, "balance": 0}}
+    assert recorded == {"method": "ease", "parameters": {"l2": 30, "balance": 0, "max_items": "all"}}
     assert document["training"]["popular"]["chosen_epochs"] == []
 
 
