@@ -143,7 +143,7 @@ def main_table(audit: Audit) -> Table | None:
 def _answer_table(answers: Mapping[str, Answer]) -> Table:
     """What each test says of each method: accuracy with its interval, the choice for the aim marked."""
     first = next(iter(answers.values()))
-    rows = [
+    rows: list[tuple[str | Cell, ...]] = [
         (
             label,
             *(
