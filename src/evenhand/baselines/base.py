@@ -67,7 +67,7 @@ class Baseline(Method):
 
     def item_model(self, train: Interactions, table: ItemTable) -> ItemWeightModel:
         """A model whose users are what they interacted with, and whose items have weights for each other."""
-        return ItemWeightModel(table, known=train, touched=train, info=self.description())
+        return ItemWeightModel(table, known=train, seen=train, info=self.description())
 
     # ---- the contract
 

@@ -1,6 +1,7 @@
 """What every model can do, whatever its scores are made of: recommend, take in new users, be saved.
 
-`Model` is made of vectors, `ItemWeightModel` of weights between items; whoever has one need not ask which.
+`FactorModel` is made of vectors, `ItemWeightModel` of weights between items, `BlendModel` of other models; whoever has
+one need not ask which.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ from evenhand.utils.errors import InputError
 
 
 class Model(ABC):
-    """Subclasses are frozen dataclasses that hold the attributes named here."""
+    """A fitted recommender. Subclasses are frozen dataclasses that hold the attributes named here.
+
+    A new kind says how it scores (`scorer`), what it is made of (`tensors`), what is like an item (`similar`) and how
+    it takes in other users (`with_users`); lists, fold-in, saving and export follow. `folder` knows all kinds.
+    """
 
     known: Interactions
     """Train and validation pairs: the vocabulary of users and items, and what is not recommended again."""
@@ -37,6 +42,8 @@ class Model(ABC):
     metrics: Mapping[str, Mapping[str, Any]]
     """Results on test: {"10": {"ndcg": {"mean": …, "std": …, "values": […]}, …}, …}; empty without a test."""
 
+    seen: Interactions | None
+    """The pairs that scores are made of, where they are made of pairs: those of train."""
     likeness: ClassVar[str]
     """What the score of a similar item is."""
 
@@ -59,12 +66,16 @@ class Model(ABC):
         """What the folder's model.safetensors holds."""
 
     @abstractmethod
+    def damage(self) -> str | None:
+        """What is wrong with the tensors, as a folder that was changed may have them; None where all fits."""
+
+    @abstractmethod
     def similar(self, item: Any, k: int = 10, *, seed: int | None = None) -> pa.Table:
         """The k items most like this one, best first: item, score."""
 
     @abstractmethod
     def with_users(self, history: Interactions) -> Self:
-        """The same model for other users, who touched these of its items."""
+        """The same model for other users, who interacted with these of its items."""
 
     def recommend(
         self,
@@ -79,7 +90,7 @@ class Model(ABC):
         """The k best items of the given users (ids; None means all): user, item, score, rank.
 
         `seed` picks a replica by its seed, "all" takes each and adds a column seed; `known=True` lets
-        items through that the user has already touched. Items in `exclude` are never recommended, with
+        items through that the user has already interacted with. Items in `exclude` are never recommended, with
         `only` no others are (ids in any form). Equal scores come in the order of the items' ids.
         """
         wanted = np.arange(self.known.n_users)
@@ -98,7 +109,7 @@ class Model(ABC):
         return self.scorer(self.best)(users)
 
     def fold_in(self, history: Any) -> Self:
-        """This model with other users: those of `history`, scored by what they touched.
+        """This model with other users: those of `history`, scored by what they interacted with.
 
         `history` is an `Interactions`, a file or a table with columns user and item. No training takes
         place and the items stay as they are. What could not be used is told in `known.notes` of the result.

@@ -82,9 +82,9 @@ class BlendModel(Model):
         )
 
     @property
-    def touched(self) -> Interactions:
+    def seen(self) -> Interactions:  # type: ignore[override]
         """The pairs that the scores of the parts are made of."""
-        return next((part.touched for part in self.parts if isinstance(part, ItemWeightModel)), self.known)
+        return next((part.seen for part in self.parts if part.seen is not None), self.known)
 
     def scorer(self, replica: int) -> Score:
         return blended([part.scorer(part.best) for part in self.parts], self.weights)
@@ -96,6 +96,11 @@ class BlendModel(Model):
             for name, tensor in part.tensors().items()
         }
         return {WEIGHTS: torch.tensor(self.weights, dtype=torch.float64), **named}
+
+    def damage(self) -> str | None:
+        if not 0 < len(self.parts) == len(self.weights) or not all(type(weight) is float for weight in self.weights):
+            return "its weights do not match its parts"
+        return next(filter(None, (part.damage() for part in self.parts)), None)
 
     def on_cpu(self) -> Self:
         return replace(self, parts=tuple(part.on_cpu() for part in self.parts))

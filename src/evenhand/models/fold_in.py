@@ -1,4 +1,4 @@
-"""Users who were not there when the model was trained, from what they touched, without training.
+"""Users who were not there when the model was trained, from what they interacted with, without training.
 
 The items stay fixed and a user's vector is the solution of one small linear system, the same for all users,
 so that a thousand new users cost one matrix product.

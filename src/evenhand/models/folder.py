@@ -12,11 +12,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
@@ -28,9 +27,6 @@ from evenhand.models.graph_filter import GraphFilter
 from evenhand.models.item_weights import CountTable, DenseTable, ItemTable, ItemWeightModel, SparseTable
 from evenhand.utils.atomic import atomic_folder
 from evenhand.utils.errors import InputError
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 TABLES: Mapping[str, type[ItemTable]] = {
     table.kind: table for table in (DenseTable, SparseTable, CountTable, GraphFilter)
@@ -74,7 +70,8 @@ def read_model(folder: str | Path, *, verify: bool = True) -> Model:
         if verify:
             _verify(folder, config.checksums)
         model = _assembled(folder, config)
-        _check_shapes(folder, model)
+        if wrong := model.damage():
+            raise InputError(f"{folder} is damaged: {wrong}.")
     except InputError:
         raise
     except Exception as problem:
@@ -106,8 +103,8 @@ def _assembled(folder: Path, config: _Config) -> Model:
 def _part(kind: str, tensors: Mapping[str, Tensor], pairs: pa.Table, common: Mapping[str, Any]) -> Part:
     """A model that is not made of others."""
     if kind in TABLES:
-        touched = common["known"].take(pairs["touched"].to_numpy())
-        return ItemWeightModel(TABLES[kind].from_tensors(tensors), touched=touched, **common)
+        seen = common["known"].take(pairs["touched"].to_numpy())
+        return ItemWeightModel(TABLES[kind].from_tensors(tensors), seen=seen, **common)
     names = ("user_tables", "item_tables")
     tables = (tensors[names[0]], tensors[names[1]]) if set(names) <= set(tensors) else None
     return FactorModel(tensors["user_vectors"], tensors["item_vectors"], tables=tables, **common)
@@ -178,37 +175,12 @@ def _verify(folder: Path, checksums: Mapping[str, str]) -> None:
             raise InputError(f"{folder} is damaged: {name} is not the file that was saved; copy the folder anew.")
 
 
-def _check_shapes(folder: Path, model: Model) -> None:
-    """Tensors, ids and seeds must be as many as each other, whatever the checksums say."""
-    if isinstance(model, BlendModel):
-        sound = all(type(weight) is float for weight in model.weights)
-        if not sound or not 0 < len(model.parts) == len(model.weights):
-            raise InputError(f"{folder} is damaged: its weights do not match its parts.")
-        for part in model.parts:
-            _check_shapes(folder, part)
-        return
-    if isinstance(model, ItemWeightModel):
-        if not model.table.fits(model.known.n_items):
-            raise InputError(f"{folder} is damaged: its weights do not match its items.")
-        return
-    assert isinstance(model, FactorModel)
-    if any(matrix.ndim != 3 or matrix.dtype != torch.float32 for matrix in (*model.vectors, *(model.tables or ()))):
-        raise InputError(f"{folder} is damaged: its vectors are not matrices of 32-bit numbers.")
-    replicas, dim = len(model.seeds), model.user_vectors.shape[-1]
-    wanted = [(replicas, size, dim) for size in (model.known.n_users, model.known.n_items)]
-    if [tuple(matrix.shape) for matrix in model.vectors] != wanted:
-        raise InputError(f"{folder} is damaged: its vectors do not match its ids.")
-    tables = model.tables or ()
-    if any(t.shape[:2] != v.shape[:2] for t, v in zip(tables, model.vectors, strict=False)):
-        raise InputError(f"{folder} is damaged: its tables do not match its ids.")
-
-
 def _pairs(model: Model) -> dict[str, pa.Array]:
     """The columns of known.arrow."""
     known = model.known
     columns = {"user": pa.array(known.users), "item": pa.array(known.items)}
-    if isinstance(model, (ItemWeightModel, BlendModel)):
-        columns["touched"] = pa.array(model.touched.contains(known.users, known.items))
+    if model.seen is not None:
+        columns["touched"] = pa.array(model.seen.contains(known.users, known.items))
     return columns
 
 

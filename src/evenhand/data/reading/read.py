@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.codes import Codes, pair_keys
+from evenhand.data.reading.cleaning import net_purchases, wanted_rows
+from evenhand.data.reading.codes import Codes
 from evenhand.data.reading.columns import (
     Column,
     Loaded,
@@ -33,7 +34,7 @@ from evenhand.data.reading.columns import (
 from evenhand.data.reading.files import JSON_ENDINGS, PARQUET_ENDINGS, TEXT_ENDINGS, File, find_files
 from evenhand.data.reading.json_lines import read_json_lines
 from evenhand.data.reading.text_files import load_text
-from evenhand.data.reading.values import as_moment, compacted, encode_ids, to_numbers
+from evenhand.data.reading.values import compacted, encode_ids, to_numbers
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count
 
@@ -41,8 +42,6 @@ __all__ = ["Column", "read_columns", "read_interactions", "source_label"]
 
 _ROWS, _BUFFER = 2**17, 2**20
 """Rows of a parquet file that are decoded at once, and bytes of a column that are read at once."""
-_NOTHING = 1e-9
-"""Sums of amounts are rounded; what is left of a pair counts from this share of the amounts on."""
 
 
 def read_interactions(
@@ -78,10 +77,10 @@ def read_interactions(
         items, item_ids = encode_ids(loaded, "item", strict=strict)
         numbers = {column.role: _numbers(loaded, column.role, column.kind) for column in columns[2:]}
     label, notes = loaded.label, loaded.notes
-    keep, cleaned = _wanted_rows(loaded, (users >= 0) & (items >= 0), numbers, min_rating, since, until)
+    keep, cleaned = wanted_rows(loaded, (users >= 0) & (items >= 0), numbers, min_rating, since, until)
     if weight is not None:
         amounts = numbers.pop("weight")
-        more, said = _net_purchases(users, items, len(item_ids), amounts, keep, label)
+        more, said = net_purchases(users, items, len(item_ids), amounts, keep, label)
         keep, cleaned = keep & more, cleaned + said
     if not keep.any():
         raise InputError(f"no row of {label} is left: {'; '.join(cleaned)}.")
@@ -107,73 +106,6 @@ def read_interactions(
         notes=notes,
         cleaned=cleaned,
     )
-
-
-def _wanted_rows(
-    loaded: Loaded,
-    keep: np.ndarray,
-    numbers: dict[str, np.ndarray | None],
-    min_rating: float | None,
-    since: str | float | None,
-    until: str | float | None,
-) -> tuple[np.ndarray, list[str]]:
-    """Which rows to keep, and what to say of the others; each is counted for the first reason it is left out."""
-    cleaned: list[str] = []
-    left = int(keep.sum())
-    if left < len(keep):
-        cleaned.append(f"{count(len(keep) - left, 'row')} without an id skipped")
-
-    def leave_out(rows: np.ndarray, why: str) -> None:
-        n = int((keep & rows).sum())
-        if n:
-            np.logical_and(keep, ~rows, out=keep)
-            cleaned.append(f"{count(n, 'row')} {why} skipped")
-
-    if since is not None or until is not None:
-        times = _column_for(loaded, numbers, "timestamp", "since or until")
-        leave_out(np.isnan(times), "without a timestamp")
-        if since is not None:
-            leave_out(times < as_moment(since, times, "since"), f"before {since}")
-        if until is not None:
-            leave_out(times >= as_moment(until, times, "until"), f"from {until} on")
-    if min_rating is not None:
-        ratings = _column_for(loaded, numbers, "rating", "min_rating")
-        if not (ratings >= min_rating).any():
-            raise InputError(f"no row of {loaded.label} has a rating of at least {min_rating:g}; lower min_rating.")
-        leave_out(ratings < min_rating, f"with a rating below {min_rating:g}")
-        leave_out(np.isnan(ratings), "without a rating")
-    return keep, cleaned
-
-
-def _column_for(loaded: Loaded, numbers: dict[str, np.ndarray | None], role: str, option: str) -> np.ndarray:
-    if role not in loaded.names:
-        raise InputError(f"{loaded.label} has no {role} column for {option}; name it with {role}= or --{role}.")
-    values = numbers[role]
-    return np.full(len(loaded), np.nan) if values is None else values
-
-
-def _net_purchases(
-    users: np.ndarray, items: np.ndarray, n_items: int, amounts: np.ndarray | None, keep: np.ndarray, label: str
-) -> tuple[np.ndarray, list[str]]:
-    """bool [n_rows]: the rows of positive amount whose pair is positive in sum; and what to say of the others."""
-    if amounts is None:
-        raise InputError(f"the weight column of {label} holds no number.")
-    cleaned: list[str] = []
-    absent = np.isnan(amounts) & keep
-    if absent.any():
-        cleaned.append(f"{count(int(absent.sum()), 'row')} without an amount skipped")
-    rows = np.flatnonzero(keep & ~absent)
-    key = pair_keys(users[rows], items[rows], n_items)
-    order = np.argsort(key, kind="stable")
-    starts = np.flatnonzero(np.append(True, np.diff(key[order]) != 0)) if len(key) else np.zeros(0, dtype=np.int64)
-    sorted_amounts = amounts[rows[order]]
-    net, gross = (np.add.reduceat(a, starts) if len(starts) else a for a in (sorted_amounts, np.abs(sorted_amounts)))
-    bought = net > _NOTHING * gross
-    if not bought.all():
-        cleaned.append(f"{count(int((~bought).sum()), 'pair')} netted to zero")
-    wanted = np.zeros(len(users), dtype=bool)
-    wanted[rows[order]] = np.repeat(bought, np.diff(np.append(starts, len(key)))) & (sorted_amounts > 0)
-    return wanted, cleaned
 
 
 def read_columns(source: Any, columns: Sequence[Column], *, header: bool | None = None) -> pa.Table:
