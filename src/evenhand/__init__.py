@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from evenhand.data.simulate import simulate
     from evenhand.data.splits import Split, given_split
     from evenhand.encoders import MF, LightGCN
-    from evenhand.experiments.compare import compare
+    from evenhand.experiments.compare import compare, compare_tests
     from evenhand.experiments.feedback_loop import feedback_loop
     from evenhand.experiments.fit import fit
     from evenhand.experiments.tune import tune
@@ -54,7 +54,7 @@ _HOME = {
         "evenhand.data.simulate": "simulate",
         "evenhand.data.splits": "Split given_split",
         "evenhand.encoders": "MF LightGCN",
-        "evenhand.experiments.compare": "compare",
+        "evenhand.experiments.compare": "compare compare_tests",
         "evenhand.experiments.feedback_loop": "feedback_loop",
         "evenhand.experiments.fit": "fit",
         "evenhand.experiments.tune": "tune",
@@ -105,6 +105,7 @@ __all__ = [
     "UniformSampler",
     "audit",
     "compare",
+    "compare_tests",
     "evaluate",
     "feedback_loop",
     "fit",

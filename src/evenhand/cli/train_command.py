@@ -63,6 +63,7 @@ def command(
     from evenhand.cli.plan import make_plan
     from evenhand.experiments.compare import rows_of
     from evenhand.experiments.output import run_folder
+    from evenhand.experiments.verdict import headline
     from evenhand.methods import RECIPES, on_top_of, parse
     from evenhand.models.folder import check_ours
     from evenhand.utils.errors import InputError, unknown
@@ -120,6 +121,7 @@ def command(
     how = "" if one.encoder_name is None else f"{one.encoder_name}, "
     shortened = show.print_rows(screen, rows, f"{data}, {how}protocol {plan.conditions.protocol}")
     show.print_notes(screen, [f"split {plan.source.split.description}", *fitted.notes, *shortened])
+    show.print_sentence(screen, headline(fitted.results))
     which = f" (seed {recommends} recommends)" if one.seeded else ""
     show.print_sentence(screen, f"Model written to {out}/{which}.")
 
