@@ -65,6 +65,7 @@ class BlendModel(Model):
     metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     history: tuple[Mapping[str, Any], ...] = ()
     best: int = 0
+    titles: pa.Array | None = None
 
     kind: ClassVar[str] = "blend"
     likeness: ClassVar[str] = "score"
@@ -75,16 +76,25 @@ class BlendModel(Model):
 
     @property
     def explained(self) -> str:
+        if len(self.parts) == 1:
+            return self.parts[0].explained
         shares = ", ".join(f"{weight:g}" for weight in self.weights)
         return (
             f"A user's score of an item is the sum, with weights {shares}, of what {len(self.parts)} models "
             "say, each with mean 0 and spread 1 over the catalogue."
         )
 
+    def as_vectors(self) -> FactorModel:
+        """One part alone ranks as its vectors do: a positive weight and a user's own scale change no order."""
+        (part, weight), *more = zip(self.parts, self.weights, strict=True)
+        if more or weight <= 0 or not isinstance(part, FactorModel):
+            raise self.no_vectors()
+        return part
+
     @property
-    def touched(self) -> Interactions:
+    def seen(self) -> Interactions:  # type: ignore[override]
         """The pairs that the scores of the parts are made of."""
-        return next((part.touched for part in self.parts if isinstance(part, ItemWeightModel)), self.known)
+        return next((part.seen for part in self.parts if part.seen is not None), self.known)
 
     def scorer(self, replica: int) -> Score:
         return blended([part.scorer(part.best) for part in self.parts], self.weights)
@@ -96,6 +106,11 @@ class BlendModel(Model):
             for name, tensor in part.tensors().items()
         }
         return {WEIGHTS: torch.tensor(self.weights, dtype=torch.float64), **named}
+
+    def damage(self) -> str | None:
+        if not 0 < len(self.parts) == len(self.weights) or not all(type(weight) is float for weight in self.weights):
+            return "its weights do not match its parts"
+        return next(filter(None, (part.damage() for part in self.parts)), None)
 
     def on_cpu(self) -> Self:
         return replace(self, parts=tuple(part.on_cpu() for part in self.parts))

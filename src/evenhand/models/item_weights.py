@@ -34,11 +34,11 @@ class ItemTable(ABC):
     explained: ClassVar[str]
 
     @abstractmethod
-    def scores(self, touched: Interactions, users: np.ndarray) -> Tensor:
-        """[n, n_items] for users by index, from what they touched: a new tensor."""
+    def scores(self, seen: Interactions, users: np.ndarray) -> Tensor:
+        """[n, n_items] for users by index, from what they interacted with: a new tensor."""
 
     @abstractmethod
-    def row(self, item: int) -> Tensor:
+    def row(self, item: int, n_items: int) -> Tensor:
         """[n_items]: the weights of one item, -inf where there is none."""
 
     @abstractmethod
@@ -56,35 +56,64 @@ class ItemTable(ABC):
 
 @dataclass(frozen=True, eq=False)
 class DenseTable(ItemTable):
-    """A weight for every pair of items."""
+    """A weight for every pair of items, or of some items; the others have none."""
 
     weights: Tensor
-    """float32 [n_items, n_items], from row to column"""
+    """float32 [m, m], from row to column"""
+    items: Tensor | None = None
+    """int64 [m], ascending: which items these are; None for all"""
 
     kind: ClassVar[str] = "dense"
-    explained: ClassVar[str] = "A user's score of an item is the sum of the weights from the items they touched to it."
+    explained: ClassVar[str] = (
+        "A user's score of an item is the sum of the weights from the items they interacted with to it."
+    )
 
-    def scores(self, touched: Interactions, users: np.ndarray) -> Tensor:
+    def scores(self, seen: Interactions, users: np.ndarray) -> Tensor:
         where = self.weights.device
-        _, items = gather_rows(touched.indptr, touched.items, users)
-        lengths = touched.activity[users]
+        whose, item = gather_rows(seen.indptr, seen.items, users)
+        if self.items is not None:
+            place = self._places(seen.n_items)[item]
+            whose, item = whose[place >= 0], place[place >= 0]
+        lengths = np.bincount(whose, minlength=len(users))
         offsets = torch.from_numpy(np.cumsum(lengths) - lengths)
-        return torch.nn.functional.embedding_bag(
-            torch.from_numpy(items).to(where), self.weights, offsets.to(where), mode="sum"
+        sums = torch.nn.functional.embedding_bag(
+            torch.from_numpy(item).to(where), self.weights, offsets.to(where), mode="sum"
         )
+        if self.items is None:
+            return sums
+        return sums.new_zeros(len(users), seen.n_items).index_copy_(1, self.items, sums)
 
-    def row(self, item: int) -> Tensor:
-        return self.weights[item]
+    def _places(self, n_items: int) -> np.ndarray:
+        """int64 [n_items]: where each item stands in the weights, -1 where it does not."""
+        assert self.items is not None
+        found = np.full(n_items, -1)
+        found[self.items.cpu().numpy()] = np.arange(len(self.items))
+        return found
+
+    def row(self, item: int, n_items: int) -> Tensor:
+        if self.items is None:
+            return self.weights[item]
+        found = torch.full((n_items,), -torch.inf)
+        if (place := self._places(n_items)[item]) >= 0:
+            found[self.items.cpu()] = self.weights[place].cpu()
+        return found
 
     def tensors(self) -> dict[str, Tensor]:
-        return {"weights": self.weights}
+        return {"weights": self.weights} | ({} if self.items is None else {"items": self.items})
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> DenseTable:
-        return cls(tensors["weights"])
+        return cls(tensors["weights"], tensors.get("items"))
 
     def fits(self, n_items: int) -> bool:
-        return self.weights.shape == (n_items, n_items) and self.weights.dtype == torch.float32
+        items = torch.arange(n_items) if self.items is None else self.items
+        return (
+            self.weights.shape == (len(items), len(items))
+            and self.weights.dtype == torch.float32
+            and (items.ndim, items.dtype) == (1, torch.int64)
+            and bool((items.diff() > 0).all())
+            and (not len(items) or (int(items[0]) >= 0 and int(items[-1]) < n_items))
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,18 +130,18 @@ class SparseTable(ItemTable):
     kind: ClassVar[str] = "sparse"
     explained: ClassVar[str] = DenseTable.explained
 
-    def scores(self, touched: Interactions, users: np.ndarray) -> Tensor:
+    def scores(self, seen: Interactions, users: np.ndarray) -> Tensor:
         from evenhand.models.compiled_rows import add_weights, by_threads
 
-        found = torch.zeros(len(users), touched.n_items)
+        found = torch.zeros(len(users), seen.n_items)
         rows = np.ascontiguousarray(users, dtype=np.int64)
-        arrays = rows, touched.indptr, touched.items, self.indptr, self.items, self.weights, found.numpy()
+        arrays = rows, seen.indptr, seen.items, self.indptr, self.items, self.weights, found.numpy()
         by_threads(lambda first, last: add_weights(*arrays, first, last), len(users))
         return found
 
-    def row(self, item: int) -> Tensor:
+    def row(self, item: int, n_items: int) -> Tensor:
         mine = slice(self.indptr[item], self.indptr[item + 1])
-        found = torch.full((len(self.indptr) - 1,), -torch.inf)
+        found = torch.full((n_items,), -torch.inf)
         found[torch.from_numpy(self.items[mine].astype(np.int64))] = torch.from_numpy(self.weights[mine])
         return found
 
@@ -143,12 +172,14 @@ class CountTable(ItemTable):
     """float64 [n_items]: float32 would make equal what differs above 16 million."""
 
     kind: ClassVar[str] = "counts"
-    explained: ClassVar[str] = "The score of an item is the number of users who touched it, the same for everyone."
+    explained: ClassVar[str] = (
+        "The score of an item is the number of users who interacted with it, the same for everyone."
+    )
 
-    def scores(self, touched: Interactions, users: np.ndarray) -> Tensor:
+    def scores(self, seen: Interactions, users: np.ndarray) -> Tensor:
         return self.counts.repeat(len(users), 1)
 
-    def row(self, item: int) -> Tensor:
+    def row(self, item: int, n_items: int) -> Tensor:
         raise InputError("a model of counts knows nothing of two items together; ask one of itemknn, ease or als.")
 
     def tensors(self) -> dict[str, Tensor]:
@@ -168,11 +199,11 @@ class CountTable(ItemTable):
 
 @dataclass(frozen=True, eq=False)
 class ItemWeightModel(Model):
-    """Scores are sums over what the user touched: s(u, j) = Σ_{i ∈ touched by u} table[i, j]."""
+    """Scores are sums over what the user interacted with: s(u, j) = Σ_{i seen by u} table[i, j]."""
 
     table: ItemTable
     known: Interactions
-    touched: Interactions
+    seen: Interactions
     """The pairs that scores are made of: those of train, as no later ones were there when it was judged."""
     seeds: tuple[int, ...] = (0,)
     """One: the outcome does not depend on it."""
@@ -180,6 +211,7 @@ class ItemWeightModel(Model):
     metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     history: tuple[Mapping[str, Any], ...] = ()
     best: int = 0
+    titles: pa.Array | None = None
 
     likeness: ClassVar[str] = "weight"
 
@@ -201,27 +233,30 @@ class ItemWeightModel(Model):
         raise self.no_vectors()
 
     def scorer(self, replica: int) -> Score:
-        return lambda users: self.table.scores(self.touched, users)
+        return lambda users: self.table.scores(self.seen, users)
 
     def tensors(self) -> dict[str, Tensor]:
         return self.table.tensors()
+
+    def damage(self) -> str | None:
+        return None if self.table.fits(self.known.n_items) else "its weights do not match its items"
 
     def on_cpu(self) -> Self:
         tensors = {name: tensor.cpu() for name, tensor in self.table.tensors().items()}
         return replace(self, table=type(self.table).from_tensors(tensors))
 
     def similar(self, item: Any, k: int = 10, *, seed: int | None = None) -> pa.Table:
-        """The k items to which this one has the largest weights, as if a user had touched nothing else.
+        """The k items to which this one has the largest weights, as if a user had seen nothing else.
 
         Fewer than k where it has weights to fewer.
         """
         place = self._position(item, k)
         self.replica(seed)
-        row = self.table.row(place).clone()
+        row = self.table.row(place, self.known.n_items).clone()
         row[place] = -np.inf
         items, scores = top_by(lambda users: row[None].clone(), len(row), np.array([place]), k)
         return list_table(self.known, np.array([0]), items, scores).select(["item", "score"])
 
     def with_users(self, history: Interactions) -> Self:
         info = {**self.info, "folded_in": history.n_users}
-        return replace(self, known=history, touched=history, info=info, metrics={})
+        return replace(self, known=history, seen=history, info=info, metrics={})

@@ -81,7 +81,7 @@ def test_only_what_depends_on_a_seed_has_several() -> None:
     assert model.seeds == (5,)
     assert len(found.scorers) == 1
     assert model.info["method"] == "ease"
-    assert model.info["rival"] == {"name": "ease", "l2": 400, "balance": 0}
+    assert model.info["rival"] == {"name": "ease", "l2": 400, "balance": 0, "max_items": "all"}
     with pytest.raises(InputError, match="the model has no seed 6; it has 5"):
         model.recommend(k=1, seed=6)
 
@@ -98,7 +98,7 @@ def test_the_card_says_what_a_score_is(baseline: Baseline, tmp_path: Path) -> No
     baseline.fit_pairs(LOG).save(tmp_path / "m")
     card = (tmp_path / "m" / "README.md").read_text(encoding="utf-8")
     assert baseline.label in card
-    assert ("the number of users who touched it" in card) == (baseline.name == "popular")
+    assert ("the number of users who interacted with it" in card) == (baseline.name == "popular")
     assert "inner product" not in card
 
 
@@ -249,7 +249,7 @@ def test_a_refit_sees_every_part(baseline: Baseline) -> None:
     assert not whole.metrics
     assert whole.info["split"].endswith("; refitted on all parts")
     if isinstance(whole, ItemWeightModel):
-        assert len(whole.touched) == len(LOG)
+        assert len(whole.seen) == len(LOG)
 
 
 @pytest.mark.parametrize("baseline", EVERY, ids=name_of)
