@@ -130,7 +130,6 @@ FIXED: Mapping[type, Mapping[str, str]] = {
     **dict.fromkeys((Softmax, BSL, AUCSoftmax), _SOFTMAX_FIXED),
     PSL: {**_SOFTMAX_FIXED, "activation": _PUBLISHED},
     SLatK: {**_SOFTMAX_FIXED, "k": "it is the list that counts", "refresh": _COST},
-    EASE: {"balance": "0 is the published method"},
     Popular: {"half_life": "it belongs to tests by time"},
     EASE: {"balance": "0 is the published method", "max_items": _COST},
     ALS: {"iterations": _COST, "steps": _COST},
