@@ -1,20 +1,22 @@
-"""Several models as one: what each thinks of a user's items, brought to the same scale and added up.
+"""Several models as one: each model's scores of a user's items, brought to the same scale and added up.
 
-Scores of two models do not compare: one may speak in thousandths where the other speaks in tens. Over the
-catalogue of one user they do, once each has mean 0 and spread 1.
+Scores of two models do not compare: one may be in thousandths, the other in tens. Within the catalogue of one user
+they do, once the mean is 0 and the best item that the user does not have yet is 1 (or, in blends of version 0.1, once
+the spread is 1).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
 
+from evenhand.data.csr import gather_rows
 from evenhand.data.interactions import Interactions
 from evenhand.metrics.lists import count
 from evenhand.models.base import Model
@@ -22,8 +24,9 @@ from evenhand.models.factors import FactorModel
 from evenhand.models.item_weights import ItemWeightModel
 from evenhand.models.topk import Score
 
-WEIGHTS = "weights"
-"""Name of the tensor that holds the parts' weights; those of the parts are called `0.dense.weights`."""
+Scale = Literal["best", "spread"]
+WEIGHTS: Mapping[Scale, str] = {"best": "weights_to_best", "spread": "weights"}
+"""Name of the tensor that holds the parts' weights, by scale; those of the parts are called `0.dense.weights`."""
 
 Part = FactorModel | ItemWeightModel
 
@@ -41,16 +44,27 @@ def standardised(scores: Tensor) -> Tensor:
     return moved / torch.where(spread > 0, spread, 1)
 
 
-def blended(scorers: Sequence[Score], weights: Sequence[float]) -> Score:
-    """Σ weight · standardised scores."""
+def scaled_to_best(scores: Tensor, seen: tuple[Tensor, Tensor]) -> Tensor:
+    """Every row with mean 0 and a maximum of 1 over what is not in `seen` (row, item); equal scores become 0.
 
-    def score(users: np.ndarray) -> Tensor:
-        total = weights[0] * standardised(scorers[0](users))
-        for one, weight in zip(scorers[1:], weights[1:], strict=True):
-            total += weight * standardised(one(users)).to(total.device)
-        return total
+    >>> scaled_to_best(torch.tensor([[1.0, 3.0, 8.0], [5.0, 5.0, 5.0]]), (torch.tensor([0]), torch.tensor([2])))
+    tensor([[-1.,  1.,  6.],
+            [ 0.,  0.,  0.]])
+    """
+    scores = scores.float()
+    new = scores.index_put(seen, torch.zeros((), device=scores.device))
+    count = scores.shape[1] - torch.bincount(seen[0], minlength=len(scores)).unsqueeze(1)
+    moved = scores - new.sum(1, keepdim=True) / count
+    best = moved.index_put(seen, torch.zeros((), device=scores.device)).amax(1, keepdim=True)
+    return moved / torch.where(best > 0, best, torch.inf)
 
-    return score
+
+def scaled(scores: Tensor, known: Interactions, users: np.ndarray, scale: Scale) -> Tensor:
+    """A part's scores [n, n_items] of these users, on the scale on which parts are added up."""
+    if scale == "spread":
+        return standardised(scores)
+    row, item = (torch.from_numpy(x).to(scores.device) for x in gather_rows(known.indptr, known.items, users))
+    return scaled_to_best(scores, (row, item.long()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +79,7 @@ class BlendModel(Model):
     metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     history: tuple[Mapping[str, Any], ...] = ()
     best: int = 0
+    scale: Scale = "best"
 
     kind: ClassVar[str] = "blend"
     likeness: ClassVar[str] = "score"
@@ -75,10 +90,13 @@ class BlendModel(Model):
 
     @property
     def explained(self) -> str:
-        shares = ", ".join(f"{weight:g}" for weight in self.weights)
+        if len(self.parts) == 1:
+            return self.parts[0].explained
+        weights = ", ".join(f"{weight:g}" for weight in self.weights)
+        rule = "a spread of 1" if self.scale == "spread" else "1 at the best item that is new to the user"
         return (
-            f"A user's score of an item is the sum, with weights {shares}, of what {len(self.parts)} models "
-            "say, each with mean 0 and spread 1 over the catalogue."
+            f"A user's score of an item is the sum, with weights {weights}, of what {len(self.parts)} models "
+            f"say, each with mean 0 and {rule}."
         )
 
     @property
@@ -87,7 +105,17 @@ class BlendModel(Model):
         return next((part.touched for part in self.parts if isinstance(part, ItemWeightModel)), self.known)
 
     def scorer(self, replica: int) -> Score:
-        return blended([part.scorer(part.best) for part in self.parts], self.weights)
+        scorers = [part.scorer(part.best) for part in self.parts]
+
+        def score(users: np.ndarray) -> Tensor:
+            total: Tensor | None = None
+            for one, weight in zip(scorers, self.weights, strict=True):
+                own = weight * scaled(one(users), self.known, users, self.scale)
+                total = own if total is None else total + own.to(total.device)
+            assert total is not None
+            return total
+
+        return score
 
     def tensors(self) -> dict[str, Tensor]:
         named = {
@@ -95,7 +123,7 @@ class BlendModel(Model):
             for place, part in enumerate(self.parts)
             for name, tensor in part.tensors().items()
         }
-        return {WEIGHTS: torch.tensor(self.weights, dtype=torch.float64), **named}
+        return {WEIGHTS[self.scale]: torch.tensor(self.weights, dtype=torch.float64), **named}
 
     def on_cpu(self) -> Self:
         return replace(self, parts=tuple(part.on_cpu() for part in self.parts))
@@ -123,7 +151,7 @@ def parts_of(tensors: Mapping[str, Tensor]) -> list[tuple[str, dict[str, Tensor]
     """
     found: dict[tuple[int, str], dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
-        if name != WEIGHTS:
+        if name not in WEIGHTS.values():
             place, kind, own = name.split(".", 2)
             found.setdefault((int(place), kind), {})[own] = tensor
     return [(kind, found[place, kind]) for place, kind in sorted(found)]

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.models.base import Model
-from evenhand.models.blend_model import WEIGHTS, BlendModel, Part, parts_of
+from evenhand.models.blend_model import WEIGHTS, BlendModel, Part, Scale, parts_of
 from evenhand.models.card import model_card
 from evenhand.models.factors import FactorModel
 from evenhand.models.item_weights import TABLES, ItemWeightModel
@@ -95,7 +95,8 @@ def _assembled(folder: Path, config: _Config) -> Model:
     if config.kind != BlendModel.kind:
         return _part(config.kind, tensors, pairs, common)
     parts = tuple(_part(kind, own, pairs, {"known": known, "seeds": config.seeds}) for kind, own in parts_of(tensors))
-    return BlendModel(parts, tuple(tensors[WEIGHTS].tolist()), **common)
+    scale: Scale = next(scale for scale, name in WEIGHTS.items() if name in tensors)
+    return BlendModel(parts, tuple(tensors[WEIGHTS[scale]].tolist()), scale=scale, **common)
 
 
 def _part(kind: str, tensors: Mapping[str, Tensor], pairs: pa.Table, common: Mapping[str, Any]) -> Part:

@@ -109,6 +109,8 @@ class Fit:
     notes: tuple[str, ...] = ()
     per_seed: tuple[Model, ...] = ()
     """One model per seed, where `model` can hold only the best of them."""
+    again: Method | None = None
+    """The method with nothing left to choose, for a fit to everything; None: the method itself."""
 
     @property
     def history(self) -> tuple[Mapping[str, Any], ...]:
