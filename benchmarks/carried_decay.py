@@ -15,10 +15,8 @@ import numpy as np
 
 from evenhand.data.splits import Split, held_out_share
 from evenhand.methods import parse
-from evenhand.paper.reproduce.recipes import recipe
-from evenhand.paper.reproduce.request import Request
-from evenhand.paper.reproduce.source import load_part
-from evenhand.paper.reproduce.tuned import tuned_for
+from evenhand.paper.experiment import Experiment, load_published_split, recipe
+from evenhand.paper.hyperparameters import tuned_for
 from evenhand.training.run import train
 from evenhand.training.trained import Trained
 
@@ -29,13 +27,13 @@ options.add_argument("--encoder", default="mf", choices=["mf", "lightgcn"])
 options.add_argument("--device", default="auto")
 given = options.parse_args()
 
-whole = load_part("ml-1m", given.folder, "paper")
+whole = load_published_split("ml-1m", given.folder, "paper")
 rest, held = held_out_share(whole.train, 0.1)
 split = Split(rest, held, whole.test.take(np.zeros(len(whole.test), dtype=bool)), "a tenth of train")
 for method in given.methods:
     found = tuned_for("ml-100k", "mf", method)
     assert found is not None, f"{method} was not tuned on ML-100K"
-    row = recipe(Request("overall", "ml-1m", given.encoder, epochs=300), method).method.components()
+    row = recipe(Experiment("overall", "ml-1m", given.encoder, epochs=300), method).method.components()
     one = parse(method, shared=found.own)
     assert isinstance(one, Trained)
     for decay in (found.weight_decay, found.weight_decay / 10):

@@ -1,16 +1,15 @@
-"""One contender on one split, tuned on validation and judged once on test; see docs/beyond.md.
+"""One method on one split, tuned on validation and evaluated once on test; see docs/beyond.md.
 
     python benchmarks/contest.py ml-100k-random-0 mf/auc-ns --data-dir FOLDER --trials 16 --seeds 5
 
-A contender is a training method on an encoder (`mf/auc-ns`, `lightgcn/dns`) or a baseline (`ease`, `blend`).
-Every search has the same number of trials; it runs in a process of its own, so that the peak memory on record
-is that of the final fit. What is finished is not done again, and a search that was cut off goes on.
+A method is trained on an encoder (`mf/auc-ns`, `lightgcn/dns`) or needs none (`ease`, `blend`). Every search has
+the same number of trials; it runs in a process of its own, so that the peak memory on record is that of the
+final fit. What is finished is not done again, and a search that was cut off goes on.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import sys
@@ -18,12 +17,14 @@ import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import contest_splits
-from contest_measures import KS, as_text, forget_gpu_peak, hardware, memory, on_test, on_validation, peak_mb
+from contest_compare import CONTEST, compare, involves
+from contest_measures import KS, alone_in, forget_gpu_peak, hardware, memory, on_test, on_validation, peak_mb
 
 from evenhand.data.describe import fingerprint
 from evenhand.data.splits import Split
@@ -31,48 +32,48 @@ from evenhand.encoders import ENCODERS
 from evenhand.experiments.search_space import search_space
 from evenhand.experiments.tune import tune
 from evenhand.methods import parse
-from evenhand.paper.reproduce.people import keep
-from evenhand.paper.reproduce.record import check_writable, work_folder
+from evenhand.paper.results import Results, Run, check_writable, work_folder
+from evenhand.paper.user_values import store
 from evenhand.training.method import Fit, Method
 from evenhand.training.run import versions
 from evenhand.training.settings import resolve_device
-from evenhand.utils.atomic import write_whole
 from evenhand.utils.errors import InputError, RunError, unknown
 from evenhand.utils.text import one_line
 
 HELD = ("batch", "epochs", "eval_users", "layers", "dim")
-"""Options that hold a trained contender's parameter at a value; baselines have none of them."""
+"""Options that hold a trained method's parameter at a value; baselines have none of them."""
 
 
 def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("split", help=", ".join(contest_splits.SPLITS))
-    parser.add_argument("contender", help="mf/auc-ns, lightgcn/dns, ease, blend:parts=ease+als, …")
+    parser.add_argument("method", help="mf/auc-ns, lightgcn/dns, ease, blend:parts=ease+als, …")
     parser.add_argument("--data-dir", help="folder that holds ml-100k/ and ml-1m/")
-    parser.add_argument("--out", type=Path, default=Path("results/contest"))
+    parser.add_argument("--out", type=Path, default=Path("results"))
     parser.add_argument("--trials", type=int, default=16)
     parser.add_argument("--seeds", type=int, default=5)
     for name in HELD:
         parser.add_argument(f"--{name.replace('_', '-')}", type=int)
-    parser.add_argument("--side-by-side", type=int, help="trials of a trained contender that run at once")
+    parser.add_argument("--side-by-side", type=int, help="trials of a trained method that run at once")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--search-seed", type=int, default=0)
+    parser.add_argument("--again", action="store_true", help="replace what is recorded of this method")
     return parser
 
 
-def safe_name(contender: str) -> str:
+def safe_name(method: str) -> str:
     """As part of a file's name."""
-    return re.sub(r"[/:=+]", "_", contender)
+    return re.sub(r"[/:=+]", "_", method)
 
 
-def asked_setup(contender: str) -> Method:
+def asked_setup(name: str) -> Method:
     """`encoder/method` is trained; what has no encoder is a baseline."""
-    encoder, slash, method = contender.partition("/")
+    encoder, slash, method = name.partition("/")
     if slash and encoder not in ENCODERS:
         raise unknown("encoder", encoder, ENCODERS)
-    setup = parse(method, encoder) if slash else parse(contender)
+    setup = parse(method, encoder) if slash else parse(name)
     if (setup.encoder_name is None) == bool(slash):
-        raise InputError(f"'{contender}': a method is written encoder/method, and a baseline by its name alone.")
+        raise InputError(f"'{name}': a method is written encoder/method, and a baseline by its name alone.")
     return setup
 
 
@@ -83,7 +84,7 @@ def held_values(setup: Method, asked: argparse.Namespace) -> dict[str, Any]:
 
 def search(asked: argparse.Namespace, storage: Path) -> dict[str, Any]:
     """What tuning found, as plain values; runs in a process of its own."""
-    setup = asked_setup(asked.contender)
+    setup = asked_setup(asked.method)
     began = time.perf_counter()
     found = tune(
         contest_splits.load(asked.split, asked.data_dir),
@@ -105,7 +106,10 @@ def search(asked: argparse.Namespace, storage: Path) -> dict[str, Any]:
         "default_value": None if found.trials[0].problem else found.trials[0].value,
         "seconds": round(sum(trial.seconds for trial in found.trials), 1),
         "wall_seconds": round(time.perf_counter() - began, 1),
-        "tried": [row | ({"value": None} if row["problem"] else {}) for row in found.rows()],
+        "tried": [
+            [None if trial.problem else trial.value, *(trial.parameters.get(name) for name in found.space)]
+            for trial in found.trials
+        ],
     }
 
 
@@ -121,8 +125,8 @@ def end_with_parent(parent: int) -> None:
 
 
 def tuned(asked: argparse.Namespace, storage: Path) -> dict[str, Any]:
-    """The search of a contender that has something to search for, and else why there is none."""
-    setup = asked_setup(asked.contender)
+    """The search of a method that has something to search for, and else why there is none."""
+    setup = asked_setup(asked.method)
     if not search_space(setup, held_values(setup, asked)):
         settles = setup.name == "blend"
         why = "it settles its numbers itself, inside each fit" if settles else "it has no parameters"
@@ -139,75 +143,73 @@ def fit(split: Split, setup: Method, asked: argparse.Namespace) -> Fit:
 
 
 def run(asked: argparse.Namespace) -> bool:
-    """False where the contender was finished already."""
-    name = safe_name(asked.contender)
-    target = asked.out / asked.split / f"{name}.json"
-    if target.exists():
-        if json.loads(target.read_text(encoding="utf-8"))["contender"] != asked.contender:
-            raise InputError(f"{target} is another contender's; choose another --out.")
-        return False
+    """False where the method was finished already."""
     check_writable(asked.out)
-    setup, where = asked_setup(asked.contender), resolve_device(asked.device)
+    setup, where = asked_setup(asked.method), resolve_device(asked.device)
+    dataset, split_name = contest_splits.dataset_and_split(asked.split)
+    encoder, slash, method = asked.method.partition("/")
+    name = Run(CONTEST, dataset, split_name, *((encoder, method) if slash else (None, asked.method)), 0, "", "", {}, {})
+    if name.id in Results(asked.out).runs and not asked.again:
+        return False
     split = contest_splits.load(asked.split, asked.data_dir)
     work = work_folder(asked.out) / asked.split
     work.mkdir(exist_ok=True)
-    storage = work / f"{name}.trials"
+    storage = work / f"{safe_name(asked.method)}.trials"
     found = tuned(asked, storage)
     held = held_values(setup, asked)
     setup = setup.having({**held, **found["best"]})
     before = peak_mb()
     forget_gpu_peak(where)
     fitted = fit(split, setup, asked)
-    held_most = {**memory(where), "before_fit_mb": before}
-    seeds, used = len(fitted.scorers), versions(where)
-    document = {
-        "format": 1,
-        "contender": asked.contender,
-        "method": setup.text({**found["best"], **held}),
-        "flags": setup.flags({**found["best"], **held}),
-        "split": {
-            "name": asked.split,
-            "description": split.description,
-            "users": split.n_users,
-            "items": split.n_items,
-            **{part: len(pairs) for part, pairs in split.parts().items()},
+    used = versions(where)
+    sizes = {"users": split.n_users, "items": split.n_items}
+    finished = replace(
+        name,
+        seconds=round(fitted.seconds, 2),
+        command=command(asked),
+        hardware=hardware(used),
+        versions=used,
+        details={
+            "method": setup.text({**found["best"], **held}),
+            "flags": setup.flags({**found["best"], **held}),
+            "data": {part: fingerprint(pairs) for part, pairs in split.parts().items()},
+            "held": held,
+            "settled": [one.info["settled"] for one in (fitted.per_seed or [fitted.model]) if "settled" in one.info],
+            "notes": list(dict.fromkeys(fitted.notes)),
+            "split": {"description": split.description, **sizes, **{n: len(p) for n, p in split.parts().items()}},
+            "search": found,
         },
-        "data": {part: fingerprint(pairs) for part, pairs in split.parts().items()},
-        "command": command(asked),
-        "held": held,
-        "search": found,
-        "validation": on_validation(fitted, split),
-        "seeds": seeds,
-        "seconds": {"all": round(fitted.seconds, 2), "a_seed": round(fitted.seconds / seeds, 2)},
-        "chosen_epochs": list(fitted.epochs),
-        "settled": [one.info["settled"] for one in (fitted.per_seed or [fitted.model]) if "settled" in one.info],
-        "memory": held_most,
-        "metrics": on_test(fitted, split),
-        "hardware": hardware(used),
-        "versions": used,
-        "notes": list(dict.fromkeys(fitted.notes)),
-    }
-    keep(work, asked.contender, {k: [one.users for one in each] for k, each in fitted.results.items()})
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(target, as_text(document).encode())
+        measured={
+            "validation ndcg@10": on_validation(fitted, split),
+            **({"epoch": list(fitted.epochs)} if fitted.epochs else {}),
+            **on_test(fitted, split),
+            **{name: [value] for name, value in ({**memory(where), "before_fit_mb": before}).items()},
+        },
+    )
+    store(work, asked.method, {k: [one.users for one in each] for k, each in fitted.results.items()})
+    with alone_in(asked.out):
+        results = Results(asked.out)
+        results.comparisons = [one for one in results.comparisons if not involves(one, name)]
+        results.add(finished)
+        compare(results)
     storage.unlink(missing_ok=True)
     return True
 
 
 def command(asked: argparse.Namespace) -> str:
     """What to type to have this again, with the reader's own folder."""
-    usual = options().parse_args([asked.split, asked.contender])
-    words = [f"python benchmarks/contest.py {asked.split} {asked.contender} --data-dir FOLDER"]
+    usual = options().parse_args([asked.split, asked.method])
+    words = [f"python benchmarks/contest.py {asked.split} {asked.method} --data-dir FOLDER"]
     for name, value in vars(asked).items():
         always = name in ("trials", "seeds")
-        if name not in ("data_dir", "out") and (always or value != getattr(usual, name)):
+        if name not in ("data_dir", "out", "again") and (always or value != getattr(usual, name)):
             words.append(f"--{name.replace('_', '-')} {value}")
     return " ".join(words)
 
 
 def main(words: list[str] | None = None) -> int:
     asked = options().parse_args(words)
-    what = f"{asked.contender} on {asked.split}"
+    what = f"{asked.method} on {asked.split}"
     try:
         began = time.perf_counter()
         done = run(asked)

@@ -1,16 +1,15 @@
-"""What one model of every contender costs: the results of the contest fitted again on one machine.
+"""What one model of every method costs: the results of the contest fitted again on one machine.
 
     python benchmarks/contest_cost.py ml-1m-paper --data-dir FOLDER
 
 The contest ran in pieces, on several machines and beside other work, so its seconds do not compare. Here each
-contender is fitted with the values its search found and one seed, alone, in a process of its own; compiling
-is not counted. The result is `cost.json` beside the split's results; what it has is not measured again.
+method is fitted with the values its search found and one seed, alone, in a process of its own; compiling
+is not counted. What is there with the same values is not measured again.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
@@ -21,81 +20,81 @@ from typing import Any
 
 import contest_splits
 from contest import asked_setup, end_with_parent, fit
-from contest_measures import as_text, forget_gpu_peak, hardware, memory
+from contest_compare import CONTEST, label
+from contest_measures import alone_in, forget_gpu_peak, hardware, memory
 
 from evenhand.data.splits import Split
+from evenhand.paper.results import Results, Run
 from evenhand.training.method import Method
 from evenhand.training.run import versions
 from evenhand.training.settings import resolve_device
-from evenhand.utils.atomic import write_whole
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import one_line
 
-COST = "cost.json"
+COST = "contest-cost"
 
 
 def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("split", help=", ".join(contest_splits.SPLITS))
     parser.add_argument("--data-dir", help="folder that holds ml-100k/ and ml-1m/")
-    parser.add_argument("--results", type=Path, default=Path("results/contest"))
+    parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--device", default="auto")
     parser.set_defaults(seeds=1)
     return parser
 
 
 def run(asked: argparse.Namespace) -> int:
-    """How many contenders could not be measured."""
+    """How many methods could not be measured."""
     contest_splits.load(asked.split, asked.data_dir)  # what is wrong with them is told once
-    folder = asked.results / asked.split
-    documents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
-    found: dict[str, Any] = {}
-    if (folder / COST).exists():
-        found = json.loads((folder / COST).read_text(encoding="utf-8"))["contenders"]
-    contenders = [document for document in documents if "contender" in document]
-    if not contenders:
-        raise InputError(f"{folder} holds no results of benchmarks/contest.py.")
+    dataset, split = contest_splits.dataset_and_split(asked.split)
+    runs = Results(asked.results).runs.values()
+    here = [run for run in runs if (run.dataset, run.split) == (dataset, split)]
+    found = {label(run): run.details["values"] for run in here if run.experiment == COST}
+    entered = [run for run in here if run.experiment == CONTEST]
+    if not entered:
+        raise InputError(f"{asked.results} holds no results of benchmarks/contest.py for {asked.split}.")
     failed = 0
-    for one in contenders:
-        name, values = one["contender"], {**one["held"], **one["search"]["best"]}
-        if name in found and found[name]["values"] == values:
+    for run in entered:
+        name, values = label(run), {**run.details["held"], **run.details["search"]["best"]}
+        if found.get(name) == values:
             continue
         with ProcessPoolExecutor(1, get_context("spawn"), end_with_parent, (os.getpid(),)) as child:
             try:
-                found[name] = child.submit(measured, asked, name, values).result()
+                cost: dict[str, Any] = child.submit(measured, asked, name, values).result()
             except (RuntimeError, MemoryError, BrokenProcessPool) as problem:
                 failed += 1
                 print(f"{name}: {one_line(str(problem) or 'not enough memory.', 300)}", file=sys.stderr)
                 continue
-        print(f"{name}: {found[name]['seconds']} s", flush=True)
+        print(f"{name}: {cost['seconds']} s", flush=True)
         command = f"python benchmarks/contest_cost.py {asked.split} --data-dir FOLDER"
-        document = {"format": 1, "command": command, "contenders": dict(sorted(found.items()))}
-        write_whole(folder / COST, as_text(document).encode())
+        where = (COST, dataset, split, run.encoder, run.method)
+        with alone_in(asked.results):
+            Results(asked.results).add(Run(*where, command=command, details={"values": values}, **cost))
     return failed
 
 
-def measured(asked: argparse.Namespace, contender: str, values: dict[str, Any]) -> dict[str, Any]:
+def measured(asked: argparse.Namespace, method: str, values: dict[str, Any]) -> dict[str, Any]:
     """Seconds and peak memory of one fit; runs in a process of its own."""
     split, where = contest_splits.load(asked.split, asked.data_dir), resolve_device(asked.device)
-    setup = asked_setup(contender).having(values)
+    setup = asked_setup(method).having(values)
     compile_first(asked, setup, split)
     forget_gpu_peak(where)
     fitted = fit(split, setup, asked)
     used = versions(where)
+    epochs = max((line["epoch"] for line in fitted.history), default=0)
     return {
-        "values": values,
         "seconds": round(fitted.seconds, 2),
-        "epochs": max((line["epoch"] for line in fitted.history), default=0),
-        "memory": memory(where),
         "hardware": hardware(used),
-        "torch": used["torch"],
+        "versions": used,
+        "measured": {name: [value] for name, value in {**memory(where), "epoch": epochs}.items()},
     }
 
 
 def compile_first(asked: argparse.Namespace, setup: Method, split: Split) -> None:
     """One epoch, or for what knows no epochs a fit of the small demo data."""
     if setup.encoder_name is None:
-        fit(contest_splits.load("demo", None), setup, asked)
+        fit(contest_splits.load("demo-random", None), setup, asked)
     else:
         fit(split, setup.having({"epochs": 1}), asked)
 

@@ -1,38 +1,36 @@
-"""What the contest writes down of a finished fit."""
+"""What the contest records of a finished fit."""
 
 from __future__ import annotations
 
-import json
+import fcntl
+import math
 import os
-import re
 import resource
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import torch
 
 from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
-from evenhand.metrics.statistics import summarise
 from evenhand.metrics.users import METRICS
 from evenhand.models.topk import top_by
+from evenhand.paper.results import DIGITS
 from evenhand.training.early_stopping import STOPPING_K
 from evenhand.training.evaluation import Evaluator
 from evenhand.training.method import Fit
 from evenhand.utils.text import count
 
 KS = (5, 10, 20)
-_DIGITS = 6
-_INNERMOST = re.compile(r"\{[^{}]*\}|\[[^\[\]{}]*\]")
-"""What has no further brackets inside is easier to read on one line."""
 
 
-def on_test(fitted: Fit, split: Split) -> dict[str, Any]:
+def on_test(fitted: Fit, split: Split) -> dict[str, list[float | None]]:
     """Every metric at every k on test, and the share of the catalogue in somebody's list."""
     found = {
-        f"{name}@{k}": summary([one.metrics[name] for one in each])
+        f"{name}@{k}": short([one.metrics[name] for one in each])
         for k, each in fitted.results.items()
         for name in METRICS
     }
@@ -40,21 +38,21 @@ def on_test(fitted: Fit, split: Split) -> dict[str, Any]:
     tops = [top_by(s, split.n_items, users, max(KS), exclude=split.consumed)[0] for s in fitted.scorers]
     for k in KS:
         shown = [np.unique(top[:, :k][top[:, :k] >= 0]).size / split.n_items for top in tops]
-        found[f"coverage@{k}"] = summary(shown)
+        found[f"coverage@{k}"] = short(shown)
     return found
 
 
-def on_validation(fitted: Fit, split: Split) -> dict[str, Any]:
+def on_validation(fitted: Fit, split: Split) -> list[float | None]:
     """NDCG@10 of all validation users, whoever was looked at while training."""
     assert split.validation is not None
     hot = HotRule.parse("honest").mask(split)
     scored = Evaluator(split.validation, split.train, hot, (STOPPING_K,)).judged(fitted.scorers)
-    return summary([one[STOPPING_K].mean("ndcg") for one in scored])
+    return short([one[STOPPING_K].mean("ndcg") for one in scored])
 
 
-def summary(values: Sequence[float]) -> dict[str, Any]:
-    """Mean, spread and one value a seed."""
-    return summarise(values).to_json(_DIGITS)
+def short(values: Sequence[float]) -> list[float | None]:
+    """One value per seed; None where it is undefined."""
+    return [None if math.isnan(value) else round(float(value), DIGITS) for value in values]
 
 
 def peak_mb() -> float:
@@ -82,6 +80,13 @@ def hardware(used: Mapping[str, str]) -> str:
     return f"{used['device']}, {os.cpu_count()} cores, {count(int(used['threads']), 'thread')}"
 
 
-def as_text(document: dict[str, Any]) -> str:
-    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
-    return _INNERMOST.sub(lambda found: " ".join(found[0].split()), text) + "\n"
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Wait until no other process writes to the results of this folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

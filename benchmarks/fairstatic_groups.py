@@ -14,9 +14,7 @@ import argparse
 import numpy as np
 
 from evenhand.data.popularity import HotRule
-from evenhand.paper.reproduce.recipes import recipe
-from evenhand.paper.reproduce.request import Request
-from evenhand.paper.reproduce.source import load_part
+from evenhand.paper.experiment import Experiment, load_published_split, recipe
 from evenhand.samplers.group import GroupSampler
 from evenhand.training.run import train
 
@@ -37,9 +35,9 @@ options.add_argument("--every", type=int, default=0, help="show each so many epo
 
 def main() -> None:
     given = options.parse_args()
-    split = load_part(given.dataset, given.folder, "paper")
-    request = Request("overall", given.dataset, given.encoder, settings=given.settings, epochs=given.epochs)
-    row = recipe(request, "fairstatic")
+    split = load_published_split(given.dataset, given.folder, "paper")
+    experiment = Experiment("overall", given.dataset, given.encoder, settings=given.settings, epochs=given.epochs)
+    row = recipe(experiment, "fairstatic")
     assert row.encoder is not None
     for line in given.lines:
         groups = tuple(HotRule.parse(line).mask(split).astype(int).tolist())

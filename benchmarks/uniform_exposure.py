@@ -1,8 +1,8 @@
 """Who is best where the test is not biased: simulated worlds whose users were also shown items at random.
 
-    python benchmarks/uniform_exposure.py --worlds 6 --out results/contest/uniform_exposure.json
+    python benchmarks/uniform_exposure.py --worlds 6 --out results
 
-Each contender is fitted once a world to the biased log and judged three ways: on held-out pairs of the log,
+Each method is fitted once a world to the biased log and evaluated three ways: on held-out pairs of the log,
 on liked items among some shown uniformly at random, and by asking the world which listed items are liked.
 """
 
@@ -10,34 +10,29 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import os
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from contest_measures import as_text
+from contest_measures import alone_in, hardware
 
 import evenhand as eh
 from evenhand.data.popularity import HotRule
 from evenhand.data.simulate import Simulation
 from evenhand.methods import parse
-from evenhand.metrics.statistics import holm, paired_over_seeds
 from evenhand.models.topk import top_by
+from evenhand.paper.results import DIGITS, Results, Run
 from evenhand.training.evaluation import Evaluator
 from evenhand.training.method import Fit
 from evenhand.training.run import versions
 from evenhand.training.settings import resolve_device
-from evenhand.utils.atomic import write_whole
-from evenhand.utils.text import count
 
-CONTENDERS = (
+METHODS = (
     *("rns", "pns", "dns", "fairstatic", "ips-cn", "macr", "auc-ns"),
     *("ease", "als", "popular", "blend"),
 )
-REFERENCE = "rns"
 MEASURES = ("ndcg@10", "precision@5", "ohr@5")
-TRUTH = "liked@5"
+TRUTH = "truth liked@5"
 """The share of a list that its user likes, which only a simulation knows."""
 KS = (5, 10)
 
@@ -47,7 +42,7 @@ def fit(name: str, world: Simulation, device: str) -> Fit:
     return parse(name).fit(world.split, seeds=[world.seed], k=KS, device=device)
 
 
-def judged(world: Simulation, fitted: Fit) -> dict[str, float]:
+def evaluated(world: Simulation, fitted: Fit) -> dict[str, float]:
     """The same model by both tests; what is in the log is not recommended when the truth is asked."""
     split, score = world.split, fitted.scorers[0]
     hot = HotRule.parse("honest").mask(split)
@@ -66,53 +61,32 @@ def judged(world: Simulation, fitted: Fit) -> dict[str, float]:
     return found
 
 
-def gaps(values: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, Any]]:
-    """Each contender minus the reference, paired over worlds; Holm's adjustment over contenders."""
-    others = [name for name in values if name != REFERENCE]
-    found: dict[str, dict[str, Any]] = {name: {} for name in others}
-    for measure in values[REFERENCE]:
-        tests = [paired_over_seeds(values[name][measure], values[REFERENCE][measure]) for name in others]
-        adjusted = holm([np.nan if test is None else test.p for test in tests])
-        for name, test, p in zip(others, tests, adjusted, strict=True):
-            if test is not None:
-                numbers = (test.difference, test.low, test.high, p)
-                names = ("difference", "low", "high", "holm_p")
-                found[name][measure] = {k: round(float(v), 6) for k, v in zip(names, numbers, strict=True)}
-    return found
-
-
 def main() -> None:
     options = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     options.add_argument("--worlds", type=int, default=6)
-    options.add_argument("--contenders", default=",".join(CONTENDERS))
+    options.add_argument("--methods", default=",".join(METHODS))
     options.add_argument("--device", default="cpu")
-    options.add_argument("--out", type=Path, default=Path("results/contest/uniform_exposure.json"))
+    options.add_argument("--out", type=Path, default=Path("results"))
     asked = options.parse_args()
     began = time.perf_counter()
     values: dict[str, dict[str, list[float]]] = {}
     for seed in range(asked.worlds):
         world = eh.simulate(seed=seed)
-        for name in asked.contenders.split(","):
+        for name in asked.methods.split(","):
             started = time.perf_counter()
-            for measure, value in judged(world, fit(name, world, asked.device)).items():
-                values.setdefault(name, {}).setdefault(measure, []).append(round(value, 6))
+            for measure, value in evaluated(world, fit(name, world, asked.device)).items():
+                values.setdefault(name, {}).setdefault(measure, []).append(round(value, DIGITS))
             told = ", ".join(f"{measure} {each[-1]:.4f}" for measure, each in values[name].items())
             print(f"world {seed}, {name}: {told} ({time.perf_counter() - started:.0f} s)", flush=True)
     used = versions(resolve_device(asked.device))
-    document = {
-        "format": 1,
-        "command": f"python benchmarks/uniform_exposure.py --worlds {asked.worlds}",
-        "date": datetime.date.today().isoformat(),
-        "hardware": f"{used['device']}, {os.cpu_count()} cores, {count(int(used['threads']), 'thread')}",
-        "versions": used,
-        "seconds": round(time.perf_counter() - began),
-        "worlds": asked.worlds,
-        "log_pairs": len(world.log),
-        "values": values,
-        f"minus_{REFERENCE}": gaps(values),
-    }
-    asked.out.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(asked.out, as_text(document).encode())
+    details = {"date": datetime.date.today().isoformat(), "worlds": asked.worlds, "log_pairs": len(world.log)}
+    command = f"python benchmarks/uniform_exposure.py --worlds {asked.worlds}"
+    seconds = round(time.perf_counter() - began)
+    with alone_in(asked.out):
+        results = Results(asked.out)
+        for name, measured in values.items():
+            where = ("uniform-exposure", "simulated", "world", None, name)
+            results.add(Run(*where, seconds, command, hardware(used), used, details, measured))
     print(f"written: {asked.out}")
 
 

@@ -3,7 +3,7 @@
 python scripts/transcribe_paper.py PAPER.tex [OUT.csv]
 
 Without OUT.csv the packaged file is replaced. Numbers are kept as printed ("0.4620" stays "0.4620"), but for
-thousands: "1,682" is 1682 and "80k" is 80000. What is wrong with a cell is found by `evenhand.paper.errata`.
+thousands: "1,682" is 1682 and "80k" is 80000. What is wrong with a cell is found by `errata.py` beside it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from dataclasses import astuple, replace
 from pathlib import Path
 
-from evenhand.paper.errata import find_errata
+from errata import find_errata
+
 from evenhand.paper.published import COLUMNS, FILE, Cell
 
 DATASETS = {

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from evenhand.utils import progress
 
@@ -11,6 +12,11 @@ from evenhand.utils import progress
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Lines of progress come after some seconds, so whether a test sees one would depend on how busy the machine is.
 progress.LINE_EVERY = progress.SILENT_FOR = 1e9
+
+
+# On a busy machine any example may take long.
+settings.register_profile("evenhand", deadline=None)
+settings.load_profile("evenhand")
 
 
 @pytest.fixture(scope="session")

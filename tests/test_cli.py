@@ -290,7 +290,7 @@ def test_groups_from_a_file_drive_fairstatic(desk: Path, tmp_path: Path) -> None
     assert of["fairstatic", 10] != plain["rows"][1]["metrics"]["ndcg"]["values"]
     config = read(tmp_path / "run" / "config.json")
     assert config["methods"]["fairstatic"]["sampler"]["groups"] == {"groups": 2, "items": 80}
-    assert config["data"]["groups"] == f"{genres}:genre"
+    assert config["data"]["groups"] == "items.csv:genre"  # no folder: people publish what they made
     assert [one["file"] for one in config["data"]["files"]] == ["log.csv", "items.csv"]
     assert read_groups(f"{genres}:genre", LOG)[:5] == (0, 1, 1, 1, 0)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -30,7 +31,7 @@ from evenhand.metrics.evaluate import evaluate, evaluate_named
 from evenhand.models import topk
 from evenhand.models.id_lookup import known_positions
 from evenhand.models.topk import by_product, top_by
-from evenhand.paper.reproduce.record import as_written, read_document
+from evenhand.paper.results import RUNS, Results, Run, as_written
 from evenhand.training.run import seed_numbers
 from evenhand.utils import memory
 from evenhand.utils.errors import InputError, unknown
@@ -309,25 +310,26 @@ def test_an_audit_with_a_wrong_value_is_refused(path: tuple[Any, ...], to: Any, 
 @pytest.mark.parametrize("text", ["[" * 100_000, "[1]", "9" * 5000, "\x00"])
 def test_json_that_is_no_document_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(text)
-    for read in (read_audit, read_document):
-        with pytest.raises(InputError) as caught:
-            read(tmp_path / "a.json")  # type: ignore[operator]
-        assert "\n" not in str(caught.value)
+    with pytest.raises(InputError) as caught:
+        read_audit(tmp_path / "a.json")
+    assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("change", [{"identity": 3}, {"entries": []}, {"entries": {"a": 1}}, {"over_users": [1]}])
-def test_results_without_their_parts_are_refused(change: dict[str, Any], tmp_path: Path) -> None:
-    sound = {"format": 1, "evenhand": "0", "identity": {}, "entries": {}, "over_users": []}
-    (tmp_path / "a.json").write_text(json.dumps(sound))
-    read_document(tmp_path / "a.json")
-    (tmp_path / "a.json").write_text(json.dumps(sound | change))
-    with pytest.raises(InputError, match="did not write"):
-        read_document(tmp_path / "a.json")
+@pytest.mark.parametrize("text", ["[" * 100_000, "[1]", "9" * 5000, "\x00", "3", ""])
+@pytest.mark.parametrize("column", ["versions", "details"])
+def test_results_whose_details_are_no_object_are_refused(column: str, text: str, tmp_path: Path) -> None:
+    Results(tmp_path).add(Run("x", "d", "s", None, "m", 1.0, "", "", {"evenhand": "0"}, {}, {"ndcg@5": [0.5]}))
+    assert len(Results(tmp_path).runs) == 1
+    table = pq.read_table(tmp_path / RUNS)
+    place = table.schema.get_field_index(column)
+    pq.write_table(table.set_column(place, column, pa.array([text])), tmp_path / RUNS)
+    with pytest.raises(InputError, match="did not write") as caught:
+        Results(tmp_path)
+    assert "\n" not in str(caught.value)
 
 
-def test_results_that_lack_a_number_are_told_in_one_sentence(tmp_path: Path) -> None:
-    sound = {"format": 1, "evenhand": "0", "identity": {"part": "overall"}, "entries": {}, "over_users": []}
-    (tmp_path / "overall-x.json").write_text(json.dumps(sound | {"identity": {"part": []}}))
+def test_results_that_lack_a_number_are_refused_in_one_sentence(tmp_path: Path) -> None:
+    Results(tmp_path).add(Run("overall-x", "d", "s", None, "m", 1.0, "", "", {}, {"identity": {"part": []}}))
     ended = evenhand("reproduce", "claims", "--out", tmp_path)
     assert (ended.code, ended.err.count("\n")) == (2, 1)
     with pytest.raises(InputError, match=r"did not write \(KeyError: 'x'\)"), as_written(tmp_path):

@@ -7,6 +7,7 @@ import io
 import json
 import shutil
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from evenhand.models import FactorModel
 from evenhand.models.blend_model import BlendModel
 from evenhand.models.item_weights import CountTable, DenseTable, ItemWeightModel, SparseTable
 from evenhand.models.vector_files import export
+from evenhand.paper.results import COMPARISONS, MEASUREMENTS, RUNS, Comparison, Results, Run
 from evenhand.testing import corner_cases
 
 CSV = "user,item,rating,timestamp\n1,a,5,10\n1,b,3.5,11\n2,a,,12\n"
@@ -187,7 +189,6 @@ def documents() -> None:
     entries = {}
     for place, method in enumerate(("auc-ns", "dns")):
         values = [0.3 + 0.01 * place, 0.31, 0.29]
-        numbers = {"mean": 0.3, "std": 0.01, "values": values}
         entries[method] = {
             "method": method,
             "encoder": {"dim": 32},
@@ -201,7 +202,7 @@ def documents() -> None:
             "seconds": 1.0,
             "trained_together": 1,
             "chosen_epochs": [1, 2, 2],
-            "metrics": {f"{m}@5": numbers for m in ("precision", "recall", "f1", "ndcg", "ohr", "ocr", "uhr", "ucr")},
+            "metrics": {f"{m}@5": values for m in ("precision", "recall", "f1", "ndcg", "ohr", "ocr", "uhr", "ucr")},
         }
     identity = {
         "part": "overall",
@@ -213,18 +214,22 @@ def documents() -> None:
         "ks": [5],
         "epochs": 2,
     }
-    over_users = [
-        {"name": "dns", "k": 5, "metric": m, "difference": 0.01, "low": 0.0, "high": 0.02, "p": 0.04}
-        for m in ("precision", "ndcg", "ohr")
-    ]
-    record = {
-        "format": 1,
-        "evenhand": "0",
-        "identity": identity,
-        "entries": entries,
-        "over_users": over_users,
-    }
-    keep("record/overall.json", json.dumps(record).encode())
+    with tempfile.TemporaryDirectory() as name:
+        results = Results(Path(name))
+        for label, entry in entries.items():
+            columns = {key: entry.pop(key) for key in ("seconds", "command", "hardware", "versions")}
+            measured = {"epoch": entry.pop("chosen_epochs"), **entry.pop("metrics")}
+            where = ("overall-ml-100k-mf-paper-paper", "ml-100k", "paper", "mf", label)
+            results.add(Run(*where, **columns, details={"identity": identity, **entry}, measured=measured))
+        gap = (0.01, 0.0, 0.02, 0.04)
+        others = [(metric, 5, *gap) for metric in ("precision", "ndcg", "ohr")]
+        where = ("overall-ml-100k-mf-paper-paper", "ml-100k", "paper", "mf", "auc-ns", "dns", "users")
+        results.comparisons = [Comparison(*where, *one) for one in others]
+        results.write()
+        files = [Path(name) / table for table in (RUNS, MEASUREMENTS, COMPARISONS)]
+        rows = [pq.read_table(file).to_pylist() for file in files]
+        keep("record/overall.json", json.dumps(rows).encode())
+        keep("results-parquet/runs.parquet", files[0].read_bytes())
     sink = io.BytesIO()
     np.savez_compressed(sink, **{"5/0/users": np.arange(3), "5/0/value.precision": np.array([0.1, 0.2, 0.3])})
     keep("people/plain.npz", sink.getvalue())

@@ -170,7 +170,11 @@ def method_of(
         return trained(asked, objective or BPR(), encoder_named(encoder), settings or Settings())
     if not isinstance(asked, Method):
         raise InputError(f"a method is a name, a sampler or a baseline, not {type(asked).__name__}.")
-    return asked if objective is None else with_objective(asked, objective)
+    if objective is not None:
+        return with_objective(asked, objective)
+    if isinstance(asked, Trained) and not asked.registered:
+        return replace(asked, registered=trained(asked.sampler, asked.objective).registered)
+    return asked
 
 
 def trained(

@@ -23,6 +23,7 @@ from checks.faults import hook, state
 from checks.faults.disk import can_mount, small_disk
 from checks.faults.works import Work
 
+from evenhand.baselines import Baseline
 from evenhand.cli import main
 from run_cli import Ended, evenhand, small_log, write_log
 
@@ -167,7 +168,8 @@ def test_a_folder_without_leave_to_write_is_refused_before_any_work(
         raise AssertionError("work was done for a result that nobody can write")
 
     monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
-    for place in ("training.run.Trainer", "baselines.run.fit_baseline", "models.rerank.rerank_lists",
+    monkeypatch.setattr(Baseline, "fit_under", no_work)
+    for place in ("training.run.Trainer", "models.rerank.rerank_lists",
                   "training.update.updated", "audit.run_audit.audit"):  # fmt: skip
         module, name = f"evenhand.{place}".rsplit(".", 1)
         monkeypatch.setattr(import_module(module), name, no_work)

@@ -71,3 +71,13 @@ def test_what_is_lost_is_noticed(inputs: Path, tmp_path: Path) -> None:
     ends = iter([{"at_operation": stage.operations // 2}, {}])
     told = stage.story(forked, lambda life: next(ends))
     assert told.lost_epochs > 0
+
+
+def test_a_search_killed_while_it_begins(inputs: Path, tmp_path: Path) -> None:
+    """Its journal is there with whole lines or not at all, so that whoever looks at it finds no broken file."""
+    stage = Stage.of(WORKS[1], inputs, tmp_path / "home")
+    total = Tally()
+    for operation in range(1, 9):
+        total.add(stage.story(forked, lambda life, at=operation: {"at_operation": at} if life == 0 else {}))
+    assert total.kills == 8
+    assert total.clean, total

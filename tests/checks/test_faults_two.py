@@ -15,7 +15,7 @@ from checks.faults import hook
 from evenhand.data.write import write_table
 from evenhand.models import load
 from evenhand.models.folder import FILES
-from evenhand.paper.reproduce import run as reproduce_run
+from evenhand.paper import reproduce as reproduce_run
 from evenhand.training.checkpoints import discard
 from evenhand.utils import atomic as place
 from evenhand.utils.atomic import atomic_file, atomic_folder, remove_abandoned, staging_folder
@@ -249,7 +249,7 @@ def test_a_row_killed_before_it_is_on_record_is_not_trained_again(tmp_path: Path
     command += ("--epochs", "2", "--device", "cpu", "--out", tmp_path / "tables")
 
     def unrecorded() -> None:
-        reproduce_run.people.keep = lambda *_: die()  # type: ignore[assignment]
+        reproduce_run.user_values.store = lambda *_: die()  # type: ignore[assignment]
         evenhand(*command)
 
     killed(unrecorded)

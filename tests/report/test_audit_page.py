@@ -84,9 +84,12 @@ def hostile_audit() -> Audit:
     )
 
 
-def test_hostile_names_titles_and_ids_stay_text() -> None:
+def test_hostile_names_titles_and_ids_stay_text(tmp_path: Path) -> None:
     audit = hostile_audit()
-    seen = Page(audit_page(audit, sample_story(audit.systems)))
+    write_report(audit, tmp_path / "r.html", training=sample_story(audit.systems))
+    document = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "\ufffd" in document
+    seen = Page(document)
     tags = [tag for tag, _ in seen.elements]
     assert tags.count("script") == 1
     assert not {"img", "iframe", "object", "embed", "link"} & set(tags)
@@ -96,13 +99,7 @@ def test_hostile_names_titles_and_ids_stay_text() -> None:
     assert seen.text.count('</script><script>alert(1)</script><img src=x onerror="alert(2)">&amp;') > 20
 
 
-def test_a_hostile_report_can_be_written(tmp_path: Path) -> None:
-    write_report(hostile_audit(), tmp_path / "r.html")
-    assert "\ufffd" in (tmp_path / "r.html").read_text(encoding="utf-8")
-
-
-def test_nothing_is_fetched_and_only_its_own_style_and_script_are_allowed() -> None:
-    document = audit_page(sample_audit(), sample_story())
+def test_nothing_is_fetched_and_only_its_own_style_and_script_are_allowed(document: str) -> None:
     assert not re.search(r"https?:|//[a-z]|@import|url\((?!#)", document.replace("// ", ""))
     seen = Page(document)
     assert not [a for _, a in seen.elements if {"src", "href", "xlink:href", "action", "srcset"} & a.keys()]
@@ -159,8 +156,8 @@ def test_every_part_of_an_audit_is_shown(whole: Page) -> None:
     assert "epochs were chosen on the test part itself" in seen.text  # the paper's protocol says so
 
 
-def test_charts_have_a_text_in_their_place_and_a_table_of_their_numbers() -> None:
-    seen = Page(audit_page(sample_audit()))
+def test_charts_have_a_text_in_their_place_and_a_table_of_their_numbers(untrained: Page) -> None:
+    seen = untrained
     charts = [a for tag, a in seen.elements if tag == "svg" and a.get("class") == "chart"]
     assert len(charts) == 6  # the confusion has two
     assert all(a.get("role") == "img" and len(a.get("aria-label") or "") > 40 for a in charts)
@@ -268,19 +265,17 @@ def test_how_much_more_a_user_had_is_the_whole_rest() -> None:
     assert "and 524 more" in seen.text
 
 
-def test_the_first_screen_says_what_its_words_mean() -> None:
-    seen = Page(audit_page(sample_audit()))
-    assert "is what the user has in the test data" in seen.text
+def test_the_first_screen_says_what_its_words_mean(untrained: Page) -> None:
+    assert "is what the user has in the test data" in untrained.text
     assert "is what the user has in the test data" not in Page(audit_page(bare_audit())).text
 
 
-def test_under_the_papers_protocol_it_says_whose_numbers_are_shown() -> None:
+def test_under_the_papers_protocol_it_says_whose_numbers_are_shown(whole: Page) -> None:
     story = sample_story()
     assert story.protocol == "paper"
-    seen = Page(audit_page(sample_audit(), story))
-    assert "of each method’s saved model, from its best epoch by precision" in seen.text
-    assert "taken at its own best test epoch" in seen.text
-    honest = Page(audit_page(sample_audit(), replace(story, protocol="honest")))
+    assert "of each method’s saved model, from its best epoch by precision" in whole.text
+    assert "taken at its own best test epoch" in whole.text
+    honest = Page(audit_page(bare_audit(), replace(story, protocol="honest", curves=())))
     assert "best epoch by precision" not in honest.text
     assert "own best test epoch" not in honest.text
 
@@ -352,9 +347,20 @@ def test_training_charts_speak_of_one_k_and_skip_what_never_moves() -> None:
 
 
 @pytest.fixture(scope="module")
-def whole() -> Page:
+def document() -> str:
     """The page of the sample audit with its training; drawn once."""
-    return Page(audit_page(sample_audit(), sample_story()))
+    return audit_page(sample_audit(), sample_story())
+
+
+@pytest.fixture(scope="module")
+def whole(document: str) -> Page:
+    return Page(document)
+
+
+@pytest.fixture(scope="module")
+def untrained() -> Page:
+    """The page of an audit of lists alone."""
+    return Page(audit_page(sample_audit()))
 
 
 @pytest.fixture(scope="module")
@@ -376,6 +382,8 @@ def test_compare_writes_a_report_and_says_where(run: tuple[Path, str]) -> None:
     assert first.replace("\u00a0", " ") == sentence
     assert {"training", "figure-training-ndcg-10", "figure-training-hot_share", "figure-exposure"} <= set(seen.ids)
     assert "the test part was looked at once" in seen.text
+    assert str(folder.parent) not in (folder / "report.html").read_text(encoding="utf-8")
+    assert "evenhand compare log.csv --methods rns,popular --k 5,10 --out run" in seen.text
 
 
 def test_the_story_of_a_comparison_tells_protocol_and_spread() -> None:

@@ -26,7 +26,9 @@ def text_of(document: str) -> str:
 def test_it_opens_with_what_was_searched_picked_and_what_that_costs() -> None:
     document = search_page(sample_search(), data="logs/ratings.csv", protocol="honest")
     found = text_of(document[document.index('<section id="findings"') :])
-    assert found.startswith("What was found 8 trials of bc-loss, measured on validation by NDCG@10 ↑ and OHR@10 ↓: 4 of")
+    assert found.startswith(
+        "What was found 8 trials of bc-loss, measured on validation by NDCG@10 ↑ and OHR@10 ↓: 4 of"
+    )
     assert "Picked (knee): trial 3, with NDCG@10 0.3950 and OHR@10 0.6500." in found
     assert "Against the most accurate, trial 2, it is better by 0.0300 in OHR@10 and worse by 0.0050 in" in found
     assert "Against the defaults, trial 1, it is better by 0.0250 in NDCG@10 and by 0.0100 in OHR@10." in found
@@ -107,6 +109,6 @@ def test_the_file_is_whole_and_small_and_a_bad_place_is_a_sentence(tmp_path: Pat
 
 
 def test_examples_in_the_code_are_right() -> None:
-    for name in ("report.search_page", "experiments.goals", "experiments.tune"):
+    for name in ("report.search_page", "experiments.goals", "experiments.search_space"):
         failed, tried = doctest.testmod(importlib.import_module(f"evenhand.{name}"))
         assert (failed, tried > 0) == (0, True)

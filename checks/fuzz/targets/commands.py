@@ -14,8 +14,8 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from checks.fuzz.inputs import document, mutated, table
-from checks.fuzz.targets.documents import LISTS, TEST, TRAIN
-from checks.fuzz.targets.target import SEEDS, Target
+from checks.fuzz.targets.documents import LISTS, TEST, TRAIN, write_results
+from checks.fuzz.targets.target import Target
 from checks.fuzz.targets.texts import words
 from evenhand.cli import main
 from evenhand.data.reading.read import read_interactions
@@ -132,11 +132,10 @@ def _splits(random: Random, seeds: list[bytes]) -> bytes:
 
 
 def _claims(data: bytes, folder: Path) -> None:
-    """`reproduce claims` on a folder in which one of two results is damaged."""
-    sound = (SEEDS / "record" / "overall.json").read_bytes()
-    (folder / "overall-a.json").write_bytes(sound)
-    (folder / "overall-b.json").write_bytes(data)
+    """`reproduce claims` and `show` on results that somebody changed."""
+    write_results(data, folder)
     run("reproduce", "claims", "--out", folder)
+    run("reproduce", "show", "--out", folder)
     json.loads(run("reproduce", "claims", "--out", folder, "--json"))
 
 

@@ -1,12 +1,14 @@
-"""JSON that evenhand wrote, and somebody changed: audits to compare with, and results of `reproduce`."""
+"""What evenhand wrote, and somebody changed: audits to compare with, and results of `reproduce`."""
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 from random import Random
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from checks.fuzz.inputs import document, mutated
 from checks.fuzz.targets.target import Target
@@ -16,10 +18,11 @@ from evenhand.audit.document import read_audit, to_json
 from evenhand.audit.gates import judge, parse_gate
 from evenhand.audit.result import Audit
 from evenhand.audit.run_audit import audit
-from evenhand.paper.reproduce.claims import claims
-from evenhand.paper.reproduce.people import recall
-from evenhand.paper.reproduce.record import as_written, documents
-from evenhand.paper.reproduce.table import markdown
+from evenhand.paper.claims import claims
+from evenhand.paper.results import COMPARISONS, MEASUREMENTS, RUNS, as_written, documents
+from evenhand.paper.tables import markdown
+from evenhand.paper.user_values import load
+from evenhand.utils.errors import InputError
 from evenhand.utils.text import json_text
 
 TRAIN = {"ann": "abc", "bob": "abd", "cat": "ae", "dan": "abf", "eve": "bcg", "fay": "ij"}
@@ -53,8 +56,17 @@ def _baseline(data: bytes, folder: Path) -> None:
     github_lines(found, judged)
 
 
+def write_results(data: bytes, folder: Path) -> None:
+    """Rows of the three tables of results, as JSON; what makes no table is no input."""
+    try:
+        for name, rows in zip((RUNS, MEASUREMENTS, COMPARISONS), json.loads(data), strict=True):
+            pq.write_table(pa.Table.from_pylist(rows), folder / name)
+    except (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError, pa.ArrowException):
+        raise InputError("these rows are no tables.") from None
+
+
 def _record(data: bytes, folder: Path) -> None:
-    (folder / "overall-x.json").write_bytes(data)
+    write_results(data, folder)
     found = documents(folder)
     with as_written(folder):
         claims(found)
@@ -62,12 +74,18 @@ def _record(data: bytes, folder: Path) -> None:
             markdown(one)
 
 
+def _tables(data: bytes, folder: Path) -> None:
+    """A table of results that is damaged as a file."""
+    (folder / RUNS).write_bytes(data)
+    documents(folder)
+
+
 def _people(data: bytes, folder: Path) -> None:
     """The users behind a row: what cannot be read counts as not there."""
-    from evenhand.paper.reproduce.people import _file_name
+    from evenhand.paper.user_values import _file_name
 
     (folder / _file_name("x")).write_bytes(data)
-    recall(folder, "x")
+    load(folder, "x")
 
 
 def _json(random: Random, seeds: list[bytes]) -> bytes:
@@ -77,5 +95,6 @@ def _json(random: Random, seeds: list[bytes]) -> bytes:
 TARGETS = (
     Target("baseline", _baseline, _json, weight=0.2),
     Target("record", _record, _json, weight=0.2),
+    Target("results-parquet", _tables, weight=0.2),
     Target("people", _people, weight=0.2),
 )

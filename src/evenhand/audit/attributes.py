@@ -116,7 +116,7 @@ def _texts(
         found[column] = values.take(place)
         if found[column].null_count:
             absent = count(found[column].null_count, role)
-            notes.append(f"{source_label(source)} has no {column} for {absent} of the audit.")
+            notes.append(f"The file of {role}s has no {column} for {absent} of the audit.")  # without its folder
     return found
 
 

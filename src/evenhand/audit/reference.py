@@ -88,14 +88,14 @@ def _split(train: Any, test: Any, reading: dict[str, Any]) -> tuple[Split, list[
     past = train if isinstance(train, Interactions) else read_interactions(train, **reading)
     if not len(past):
         raise InputError("the train part is empty, so there is no popularity to audit against.")
-    notes = [f"train: {note}" for note in past.notes]
     if test is None:
+        notes = [f"train: {note}" for note in past.notes]
         notes.append("Without a test part only exposure is measured: nobody knows what users wanted.")
         return Split(past, None, _nothing(past), "train only"), notes
     given = isinstance(test, Interactions)
     wanted = test if given else read_interactions(test, **reading, allow_small=True)
     split = given_split(past, wanted)
-    return split, [*notes, *(f"test: {note}" for note in wanted.notes), *split.notes]
+    return split, list(split.notes)
 
 
 def part_of(data: Interactions, start: int, stop: int) -> Interactions:

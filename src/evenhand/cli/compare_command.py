@@ -87,7 +87,8 @@ def command(
             tune=tune,
             held=flags_given(training, sampling),
         )
-        result = with_mse(result, plan.source.split)
+        if plan.protocol == "paper":
+            result = with_mse(result, plan.source.split)
         if plan.folder is not None:
             lists = write_comparison(result, plan.folder, {"data": plan.data})
             report = _report(result, lists, plan, data, data_dir)

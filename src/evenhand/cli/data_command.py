@@ -83,18 +83,23 @@ def split(
     data: opt.Data,
     out: Annotated[str, typer.Option(help="Folder for train, validation and test.")],
     reading: opt.Reading,
-    how: Annotated[str, typer.Option("--split", help="random, per-user, leave-last-out or time.")] = "random",
+    how: Annotated[str, typer.Option("--how", "--split", help=f"How test is drawn: {opt.SPLITS}.")] = "random",
     test: Annotated[float, typer.Option("--test-share", help="Share of the pairs in test.")] = 0.2,
     validation: Annotated[
         float, typer.Option("--validation-share", help="Share in validation; 0 writes no such file.")
     ] = 0.1,
+    validation_how: Annotated[
+        str | None, typer.Option("--validation", help="How validation is drawn; else as test is.")
+    ] = None,
+    test_from: Annotated[str | None, typer.Option(help="Split by time: test is from this date or number on.")] = None,
+    gap: Annotated[str, typer.Option(help="Split by time: leave out so much before each part (7d, 12h).")] = "0",
     split_seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
     form: Annotated[str, typer.Option("--to", help="parquet, csv or tsv.")] = "csv",
     force: opt.Force = False,
     json: opt.Json = False,
     data_dir: opt.DataDir = None,
 ) -> None:
-    """Divide a log into files of train, validation and test, to judge any recommender on."""
+    """Divide a log into files of train, validation and test, to evaluate any recommender on."""
     from pathlib import Path
 
     from evenhand.cli import inputs, show
@@ -106,7 +111,17 @@ def split(
         raise unknown("form of a table", form, [ending.lstrip(".") for ending in ENDINGS])
     check_folder(Path(out), force)
     log = inputs.read_file_or_name(data, data_dir, reading)
-    made = log.split(test=test, validation=validation, seed=split_seed, how=how)
+    if test_from is not None and how == "random":
+        how = "time"
+    made = log.split(
+        test=test,
+        validation=validation,
+        seed=split_seed,
+        how=how,
+        validation_how=validation_how,
+        test_from=test_from,
+        gap=gap if gap != "0" else 0.0,
+    )
     parts = {name: part for name, part in made.parts().items() if len(part) or name != "validation"}
     files = [f"{name}.{form}" for name in parts]
     with atomic_folder(out, files, force=force) as place:
@@ -118,8 +133,8 @@ def split(
         return
     screen = show.console()
     show.print_notes(screen, [f"split {made.description}", *log.notes, *made.notes])
-    told = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
-    show.print_sentence(screen, f"Written to {out}/: {', '.join(files)} (pairs: {told}).")
+    counts = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
+    show.print_sentence(screen, f"Written to {out}/: {', '.join(files)} (pairs: {counts}).")
 
 
 @app.command("fetch")

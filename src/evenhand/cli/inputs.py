@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenhand.cli.options import Reading, Sampling, Splitting, Training
 from evenhand.data.interactions import Interactions
+from evenhand.data.reading.files import find_files, given_parts, is_uri
 from evenhand.data.splits import Split, given_split
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.text import one_line
@@ -37,12 +38,15 @@ def load_source(data: str, data_dir: str | None, reading: Reading, splitting: Sp
     protocol = protocol_name(splitting.protocol)
     _refuse_contradictions(data, reading, splitting)
     validation = VALIDATION_SHARE if protocol == "honest" else 0.0
+    how = "time" if splitting.test_from is not None else splitting.split
+    seed = splitting.split_seed
     if splitting.test is not None:
         train = read_file_or_name(data, data_dir, reading)
         test = read_file(splitting.test, reading, allow_small=True)
-        split = given_split(train, test, validation=validation, seed=splitting.split_seed)
-        return Source(split, (*_files(data, data_dir), Path(splitting.test)), {})
-    if is_dataset(data) and splitting.split == "random":
+        by = splitting.validation or "random"
+        split = given_split(train, test, validation=validation, validation_how=by, seed=seed)
+        return Source(split, (*_files(data, data_dir), *_files(splitting.test, None)), {})
+    if is_dataset(data) and how == "random":
         from evenhand.data.datasets.load import demo_simulation, load_split
 
         split = load_split(
@@ -51,15 +55,48 @@ def load_source(data: str, data_dir: str | None, reading: Reading, splitting: Sp
             test_part=splitting.test_part,
             test=TEST_SHARE,
             validation=validation,
-            seed=splitting.split_seed,
+            validation_how=splitting.validation,
+            seed=seed,
             min_rating=reading.min_rating,
         )
         unbiased = data == "demo" and splitting.test_part != "uniform"
         others = {"uniform exposure": demo_simulation().uniform_test} if unbiased else {}
         return Source(split, _files(data, data_dir), others)
+    parts = {} if is_dataset(data) or how != "random" or splitting.test_part == "random" else given_parts(data)
+    if parts:
+        return Source(_read_parts(parts, reading, splitting, validation), _files(data, data_dir), {})
     log = read_file_or_name(data, data_dir, reading)
-    split = log.split(test=TEST_SHARE, validation=validation, seed=splitting.split_seed, how=splitting.split)
+    split = log.split(
+        test=TEST_SHARE,
+        validation=validation,
+        seed=seed,
+        how=how,
+        validation_how=splitting.validation,
+        test_from=splitting.test_from,
+    )
     return Source(replace(split, notes=(*log.notes, *split.notes)), _files(data, data_dir), {})
+
+
+def _read_parts(parts: dict[str, Path], reading: Reading, splitting: Splitting, validation: float) -> Split:
+    """The split that a folder of train, test and perhaps validation files holds."""
+    read = {name: read_file(str(path), reading, allow_small=name != "train") for name, path in parts.items()}
+    given = read.get("validation")
+    if given is not None and splitting.validation is not None:
+        raise InputError(f"--validation has no effect: the folder holds {parts['validation'].name}; leave it out.")
+    split = given_split(
+        read["train"],
+        read["test"],
+        validation_part=given,
+        validation=0.0 if given is not None else validation,
+        validation_how=splitting.validation or "random",
+        seed=splitting.split_seed,
+    )
+    if given is None or validation:
+        return split
+    # The paper's protocol has no validation part, so what the folder has of it is trained on.
+    return replace(
+        split, train=split.consumed, validation=None, description=f"{split.description}, validation in train"
+    )
 
 
 def protocol_name(text: str) -> ProtocolName:
@@ -82,7 +119,7 @@ def read_file_or_name(name: str, data_dir: str | None, reading: Reading) -> Inte
 
     if is_dataset(name):
         return load_dataset(name, data_dir, min_rating=reading.min_rating)
-    if not Path(name).exists() and not Path(name).suffix and "/" not in name:
+    if name != "-" and not Path(name).exists() and not Path(name).suffix and "/" not in name:
         raise unknown("dataset", name, DATASETS)
     return read_file(name, reading)
 
@@ -192,32 +229,48 @@ def _given(**values: Any) -> dict[str, Any]:
 
 
 def _refuse_contradictions(data: str, reading: Reading, splitting: Splitting) -> None:
-    from evenhand.data.splits import RULES
+    from evenhand.data.split_rules import rule_named
 
-    if splitting.split not in RULES:
-        raise unknown("split", splitting.split, RULES)
+    rule_named(splitting.split)
+    rule_named(splitting.validation or splitting.split)
+    if splitting.validation is not None and splitting.protocol == "paper":
+        raise InputError("--validation belongs to the honest protocol; the paper's has no validation part.")
     if splitting.test is not None:
-        for option, given in (("--split", splitting.split != "random"), ("--test-part", splitting.test_part)):
+        without_effect = {
+            "--split": splitting.split != "random",
+            "--test-part": splitting.test_part,
+            "--test-from": splitting.test_from,
+        }
+        for option, given in without_effect.items():
             if given:
                 raise InputError(f"{option} has no effect with a test file; leave one of them out.")
         return
+    if splitting.test_from is not None and splitting.split not in ("random", "time"):
+        raise InputError(f"--test-from splits by time, --split {splitting.split} does not; leave one of them out.")
+    by_rule = "--test-from" if splitting.test_from else f"--split {splitting.split}"
+    if splitting.test_part is not None and by_rule != "--split random":
+        raise InputError(f"{by_rule} and --test-part exclude each other.")
     if not is_dataset(data):
         if splitting.test_part is not None:
-            raise InputError("--test-part belongs to datasets known by name; give a test file with --test.")
+            if not given_parts(data):
+                raise InputError("--test-part belongs to datasets known by name; give a test file with --test.")
+            if splitting.test_part not in ("given", "random"):
+                raise unknown(f"test part of {data}", splitting.test_part, ("given", "random"))
         return
-    if splitting.test_part is not None and splitting.split != "random":
-        raise InputError(f"--split {splitting.split} and --test-part exclude each other.")
     for option, mine in asdict(reading).items():
         if option != "min_rating" and mine != getattr(Reading(), option):
-            raise InputError(f"--{option} is for files; {data} is a dataset whose columns are known.")
+            name = option.replace("_", "-")
+            raise InputError(f"--{name} is for files; {data} is a dataset whose columns are known.")
 
 
 def _files(data: str, data_dir: str | None) -> tuple[Path, ...]:
-    """The files behind a DATA argument."""
+    """The files on this machine behind a DATA argument."""
     from evenhand.data.datasets.load import list_datasets
 
     if not is_dataset(data):
-        return (Path(data),)
+        if data == "-" or is_uri(data):
+            return ()
+        return tuple(Path(file.path) for file in find_files(data))
     info = next(info for info in list_datasets(data_dir) if info.name == data)
     if info.found is None:
         return ()

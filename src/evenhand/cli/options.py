@@ -21,7 +21,10 @@ def _option(help_text: str, panel: str, *names: str) -> Any:
     return typer.Option(*names, help=help_text, rich_help_panel=panel)
 
 
-Data = Annotated[str, typer.Argument(help="A dataset's name (see `evenhand data list`) or a file.")]
+Data = Annotated[
+    str,
+    typer.Argument(help="A dataset's name (see `evenhand data list`), a file, a folder, s3://…, or - for stdin."),
+]
 DataDir = Annotated[str | None, _option("Where to look for a named dataset first.", "Reading")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the interrupted run in --out.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
@@ -35,6 +38,8 @@ Hot = Annotated[
     typer.Option(help="Which items are hot: paper, honest, a share of items (0.2) or a train count (50)."),
 ]
 
+SPLITS = "random, per-user, leave-last-out, time or popularity-shift"
+
 RecUser = Annotated[str | None, _option("Column of user ids in the lists; else user, or as --user.", "Reading")]
 RecItem = Annotated[str | None, _option("Column of item ids in the lists; else item, or as --item.", "Reading")]
 
@@ -47,7 +52,15 @@ class Reading:
     item: Annotated[str, _option("Column of item ids.", "Reading")] = "item"
     rating: Annotated[str | None, _option("Column of ratings.", "Reading")] = None
     timestamp: Annotated[str | None, _option("Column of timestamps.", "Reading")] = None
+    weight: Annotated[
+        str | None, _option("Column of amounts, summed for each pair; refunds (negative) are taken off.", "Reading")
+    ] = None
     min_rating: Annotated[float | None, _option("Keep rows with at least this rating.", "Reading")] = None
+    since: Annotated[str | None, _option("Keep rows from this date or number on.", "Reading")] = None
+    until: Annotated[str | None, _option("Keep rows before this date or number.", "Reading")] = None
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse rows without an id; else skip them.", rich_help_panel="Reading")
+    ] = False
     header: Annotated[
         bool | None, _option("Whether a text file starts with names.", "Reading", "--header/--no-header")
     ] = None
@@ -70,7 +83,11 @@ class Splitting:
     test_part: Annotated[
         str | None, _option("Which test part of a named dataset: random, randomised, uniform…", "Split")
     ] = None
-    split: Annotated[str, _option("random, per-user, leave-last-out or time.", "Split")] = "random"
+    split: Annotated[str, _option(f"How test is drawn: {SPLITS}.", "Split")] = "random"
+    validation: Annotated[
+        str | None, _option("How validation is drawn: the same words (default: as test; random for files).", "Split")
+    ] = None
+    test_from: Annotated[str | None, _option("Split by time: test is from this date or number on.", "Split")] = None
     split_seed: Annotated[int, _option("Seed of the split; training seeds do not change it.", "Split")] = 0
     protocol: Annotated[
         str, _option("honest: stop and choose on validation. paper: fixed epochs, best test epoch.", "Split")

@@ -15,7 +15,7 @@ from evenhand.cli.options import flattened
 from evenhand.utils.errors import RunError
 
 if TYPE_CHECKING:
-    from evenhand.paper.reproduce.request import Request
+    from evenhand.paper.experiment import Experiment
 
 app = typer.Typer(
     help="Run the paper's tables again with error bars; a grid that was interrupted goes on.",
@@ -95,14 +95,56 @@ def gamma(out: Out, running: Running, values: Values = None, json: opt.Json = Fa
     _sweep("gamma", out, running, values, json)
 
 
+@app.command("show")
+def show_results(
+    name: Annotated[str | None, typer.Argument(help="One experiment; without it, which there are.")] = None,
+    out: Annotated[str, typer.Option(help="Folder of the results.")] = "results",
+    table: Annotated[str | None, typer.Option(help="errors: MSE, FPR and FNR of an overall experiment.")] = None,
+    k: Annotated[int, typer.Option("--k", "-k", help="Cutoff of experiments that the paper does not have.")] = 10,
+    json: opt.Json = False,
+) -> None:
+    """Print finished results: every row beside the paper's, with what made it. Nothing is run."""
+    from collections import Counter
+
+    from evenhand.cli import show
+    from evenhand.paper.results import Results, as_written
+    from evenhand.paper.tables import markdown, overview
+    from evenhand.utils.errors import InputError, unknown
+    from evenhand.utils.text import visible
+
+    results = Results(Path(out))
+    names = list(dict.fromkeys(run.experiment for run in results.runs.values()))
+    if not names:
+        raise InputError(f"{out} holds no results; run `evenhand reproduce overall`.")
+    if name is not None and name not in names:
+        raise unknown("experiment", name, names)
+    with as_written(Path(out)):
+        if name is None:
+            sizes = Counter(run.experiment for run in results.runs.values())
+            lines = [f"{one:40} {sizes[one]:3} runs" for one in names]
+            found: object = names
+        elif "identity" in next(iter(results.of(name).values())).details:
+            found = results.document(name)
+            lines = markdown(results.document(name), table).split("\n")
+        else:
+            runs = [run for run in results.runs.values() if run.experiment == name]
+            found = [{"run": run.id, **run.entry()} for run in runs]
+            lines = overview(runs, k).split("\n")
+    if json:
+        show.print_json(found)
+        return
+    with show.reader_may_leave():
+        print("\n".join(map(visible, lines)))
+
+
 @app.command("claims")
 def claims(out: Annotated[str, typer.Option(help="Folder of the results.")], json: opt.Json = False) -> None:
     """What the results of a folder say of the paper's claims."""
     from dataclasses import asdict
 
     from evenhand.cli import show
-    from evenhand.paper.reproduce.claims import claims as read_claims
-    from evenhand.paper.reproduce.record import as_written, documents
+    from evenhand.paper.claims import claims as read_claims
+    from evenhand.paper.results import as_written, documents
     from evenhand.utils.errors import InputError
     from evenhand.utils.text import one_line
 
@@ -123,52 +165,52 @@ def claims(out: Annotated[str, typer.Option(help="Folder of the results.")], jso
 
 def _methods(table: str, out: str, running: Running, methods: str | None, k: str, json: bool) -> None:
     from evenhand.cli import inputs
-    from evenhand.paper.reproduce.recipes import DEFAULT_METHODS
+    from evenhand.paper.experiment import DEFAULT_METHODS
 
-    request = _request("overall", running, inputs.list_lengths(k))
+    experiment = _experiment("overall", running, inputs.list_lengths(k))
     if methods is None and running.settings == "tuned":
-        from evenhand.paper.reproduce.tuned import TUNED
+        from evenhand.paper.hyperparameters import TUNED
 
         asked: Sequence[str] = tuple(TUNED.get((running.dataset, running.encoder), {"auc-ns": None}))
     else:
         asked = DEFAULT_METHODS if methods is None else methods.split(",")
-    _run(table, request, asked, out, running, json)
+    _run(table, experiment, asked, out, running, json)
 
 
 def _sweep(part: str, out: str, running: Running, values: str | None, json: bool) -> None:
-    from evenhand.paper.reproduce.request import SWEEP_KS, swept_values
+    from evenhand.paper.experiment import SWEEP_KS, swept_values
 
-    request = _request(part, running, SWEEP_KS)
-    _run(part, request, swept_values(part, values), out, running, json)
+    experiment = _experiment(part, running, SWEEP_KS)
+    _run(part, experiment, swept_values(part, values), out, running, json)
 
 
-def _request(part: str, running: Running, ks: tuple[int, ...]) -> Request:
-    from evenhand.paper.reproduce.request import Request
+def _experiment(part: str, running: Running, ks: tuple[int, ...]) -> Experiment:
+    from evenhand.paper.experiment import Experiment
     from evenhand.training.settings import resolve_device
 
     resolve_device(running.device)
     chosen: dict[str, Any] = {"protocol": running.protocol, "settings": running.settings}
     chosen |= {"ks": ks, "epochs": running.epochs, "until": running.until}
-    return Request(part, running.dataset, running.encoder, running.seeds, **chosen)
+    return Experiment(part, running.dataset, running.encoder, running.seeds, **chosen)
 
 
-def _run(table: str, request: Request, asked: Sequence[str], out: str, running: Running, json: bool) -> None:
+def _run(table: str, experiment: Experiment, asked: Sequence[str], out: str, running: Running, json: bool) -> None:
     from evenhand.cli import show
-    from evenhand.paper.reproduce.record import check_writable, writing
-    from evenhand.paper.reproduce.run import recipes_for, reproduce
-    from evenhand.paper.reproduce.source import load_part
-    from evenhand.paper.reproduce.table import grids, markdown
+    from evenhand.paper.experiment import load_published_split
+    from evenhand.paper.reproduce import recipes_for, reproduce
+    from evenhand.paper.results import check_writable, writing
+    from evenhand.paper.tables import grids, markdown
     from evenhand.utils.atomic import write_whole
     from evenhand.utils.progress import tasks
     from evenhand.utils.text import one_line, visible
 
     folder = Path(out)
-    total = len(recipes_for(request, asked))
+    total = len(recipes_for(experiment, asked))
     check_writable(folder)
-    split = load_part(request.dataset, running.data_dir, request.protocol)
+    split = load_published_split(experiment.dataset, running.data_dir, experiment.protocol)
     with tasks(total) as bars:
         outcome = reproduce(
-            request,
+            experiment,
             split,
             asked,
             folder,
@@ -177,8 +219,8 @@ def _run(table: str, request: Request, asked: Sequence[str], out: str, running: 
             tell=lambda line: print(one_line(line), file=sys.stderr, flush=True),
             bars=bars,
         )
-    document = outcome.record.document
-    page = folder / f"{table}{request.name.removeprefix(request.part)}.md"
+    document = outcome.document
+    page = folder / f"{table}{experiment.name.removeprefix(experiment.part)}.md"
     with writing(page):
         write_whole(page, markdown(document, table).encode())
     if json:
@@ -187,7 +229,7 @@ def _run(table: str, request: Request, asked: Sequence[str], out: str, running: 
         with show.reader_may_leave():
             for grid in grids(document, table):
                 print("\n".join(map(visible, grid.markdown().split("\n"))), end="\n\n")
-            print(one_line(f"Written to {outcome.record.path} and {page}."))
+            print(one_line(f"Written to {folder} and {page.name}."))
     if outcome.failed:
         raise RunError(f"these could not be trained: {'; '.join(f'{n}: {p}' for n, p in outcome.failed.items())}")
     if outcome.missing:

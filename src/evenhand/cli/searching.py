@@ -74,9 +74,11 @@ def trials_at_once(text: str) -> SideBySide:
 def search_folder(out: str, force: bool, local: bool) -> Iterator[Path]:
     """Yields the file for the trials. A search that is in the folder goes on, or with force begins again."""
     from evenhand.experiments.output import check_folder
+    from evenhand.utils.atomic import remove_abandoned
     from evenhand.utils.locks import one_process
 
     folder = Path(out)
+    remove_abandoned(folder / JOURNAL)
     own = any((folder / name).exists() for name in _OWN)
     check_folder(folder, force or own)
     try:

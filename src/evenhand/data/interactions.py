@@ -1,4 +1,4 @@
-"""Who touched what: the one form in which every other room sees a log.
+"""Who interacted with what: the one form in which every other room sees a log.
 
 Ids of any kind become indices 0…n-1 in the order of the sorted ids; pairs are unique and kept as CSR
 rows sorted by item, so that membership is a binary search and nothing is dense in users × items.
@@ -6,7 +6,7 @@ rows sorted by item, so that membership is a binary search and nothing is dense 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,7 @@ class Interactions:
     timestamps: np.ndarray | None = None
     """float64 [n_pairs], seconds or whatever the file has, NaN where missing; of repeats the latest."""
     notes: tuple[str, ...] = ()
-    """What a reader should know about how this came to be, one sentence each (rows collapsed, dropped…)."""
+    """What a reader should know about how this came to be, one sentence each (rows merged, skipped…)."""
 
     @staticmethod
     def read(
@@ -51,14 +51,24 @@ class Interactions:
         item: str = "item",
         rating: str | None = None,
         timestamp: str | None = None,
+        weight: str | None = None,
         min_rating: float | None = None,
+        since: str | float | None = None,
+        until: str | float | None = None,
         header: bool | None = None,
+        strict: bool = False,
     ) -> Interactions:
-        """Read a csv, tsv, `::`-separated .dat or parquet file, or any Arrow-speaking table.
+        """Read a csv, tsv, `::`-separated .dat, JSON-lines or parquet file, or any Arrow-speaking table.
 
-        `rating` and `timestamp` name optional columns; left as None they are used when columns of just
-        these names exist. `header` says whether a text file starts with column names: None means yes,
-        except for `.dat` and `.data`, whose columns are then user, item, rating, timestamp in this order.
+        A folder or a URI (s3://bucket/log/) of such files is one log; "-" is standard input. `rating` and `timestamp`
+        name optional columns; left as None they are used when columns of just these names exist. `header` says
+        whether a text file starts with column names: None means yes, except for `.dat` and `.data`, whose columns
+        are then user, item, rating, timestamp in this order.
+
+        Rows without an id are skipped, unless `strict` refuses them; repeats of a pair are merged and the latest
+        rating and time kept. `weight` names a column of amounts: those of a pair are summed, refunds (negative) taken
+        off, and pairs that come to nothing dropped. `since` and `until` keep rows of since <= time < until, as numbers
+        or dates. What was left out is counted in `notes`.
         """
         from evenhand.data.reading.read import read_interactions
 
@@ -68,8 +78,12 @@ class Interactions:
             item=item,
             rating=rating,
             timestamp=timestamp,
+            weight=weight,
             min_rating=min_rating,
+            since=since,
+            until=until,
             header=header,
+            strict=strict,
         )
 
     @staticmethod
@@ -85,7 +99,7 @@ class Interactions:
         n_items: int | None = None,
         notes: tuple[str, ...] = (),
     ) -> Interactions:
-        """Build from two aligned arrays of *indices*; repeated pairs collapse to their latest occurrence.
+        """Build from two aligned arrays of *indices*; repeats of a pair are merged into the latest.
 
         A missing timestamp (NaN) counts as the earliest. Without `user_ids` and `item_ids` the indices are
         the ids; `n_users`, `n_items` widen the vocabulary.
@@ -120,17 +134,25 @@ class Interactions:
         ratings: np.ndarray | None = None,
         timestamps: np.ndarray | None = None,
         notes: tuple[str, ...] = (),
+        cleaned: Sequence[str] = (),
     ) -> Interactions:
-        """`from_pairs` for large files: `users` and `items` must own their memory, and are emptied."""
+        """`from_pairs` for large files: `users` and `items` must own their memory, and are emptied.
+
+        `cleaned` says what was left out so far; together with the repeats it becomes one note.
+        """
         _check_size(len(user_ids), len(item_ids))
         key = keys_instead(users, items, len(item_ids))
         pairs = collect(key, len(user_ids), len(item_ids), ratings, timestamps)
-        return Interactions._of(pairs, user_ids, item_ids, notes)
+        return Interactions._of(pairs, user_ids, item_ids, notes, cleaned)
 
     @staticmethod
-    def _of(pairs: Pairs, user_ids: pa.Array, item_ids: pa.Array, notes: tuple[str, ...]) -> Interactions:
-        if pairs.collapsed:
-            notes = (*notes, f"{pairs.collapsed:,} repeated pairs were collapsed into one each.")
+    def _of(
+        pairs: Pairs, user_ids: pa.Array, item_ids: pa.Array, notes: tuple[str, ...], cleaned: Sequence[str] = ()
+    ) -> Interactions:
+        if pairs.repeats:
+            cleaned = (*cleaned, f"{count(pairs.repeats, 'repeat')} merged")
+        if cleaned:
+            notes = (*notes, f"{'; '.join(cleaned)}.")
         return Interactions(user_ids, item_ids, pairs.indptr, pairs.items, pairs.ratings, pairs.timestamps, notes)
 
     def split(
@@ -140,14 +162,26 @@ class Interactions:
         *,
         seed: int = 0,
         how: str = "random",
+        validation_how: str | None = None,
+        test_from: str | float | None = None,
+        gap: str | float = 0.0,
     ) -> Split:
-        """Split into train, validation and test: `how` is random, per-user, leave-last-out or time.
+        """Split into train, validation and test: `test` is a share of all pairs, `validation` of what then remains.
 
-        `test` is a share of all pairs, `validation` a share of what then remains.
+        `how` is random, per-user, leave-last-out, time or popularity-shift; see `split_interactions` for the rest.
         """
         from evenhand.data.splits import split_interactions
 
-        return split_interactions(self, test=test, validation=validation, seed=seed, how=how)
+        return split_interactions(
+            self,
+            test=test,
+            validation=validation,
+            seed=seed,
+            how=how,
+            validation_how=validation_how,
+            test_from=test_from,
+            gap=gap,
+        )
 
     def __len__(self) -> int:
         return len(self.items)
@@ -171,12 +205,12 @@ class Interactions:
 
     @cached_property
     def popularity(self) -> np.ndarray:
-        """int64 [n_items]: how many users touched each item."""
+        """int64 [n_items]: how many users interacted with each item."""
         return np.bincount(self.items, minlength=self.n_items)
 
     @cached_property
     def activity(self) -> np.ndarray:
-        """int64 [n_users]: how many items each user touched."""
+        """int64 [n_users]: how many items each user interacted with."""
         return np.diff(self.indptr)
 
     @cached_property

@@ -6,7 +6,7 @@ the order of the file's rows, and must say in words how it came about.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from evenhand.data.interactions import Interactions
-from evenhand.utils.errors import InputError, unknown
+from evenhand.data.reading.values import as_moment, as_span
+from evenhand.data.split_rules import Request, Rule, random_keys, rule_named
+from evenhand.utils.errors import InputError
 from evenhand.utils.text import count
-
-TRAIN, VALIDATION, TEST = 0, 1, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +32,8 @@ class Split:
     """How the parts came about, for reports."""
     notes: tuple[str, ...] = ()
     """What a reader should know about these parts, one sentence each."""
+    how: str = "given"
+    """The rule that drew the test part (see `split_rules.RULES`), or given."""
 
     @cached_property
     def consumed(self) -> Interactions:
@@ -63,30 +65,76 @@ class Split:
 
 
 def split_interactions(
-    data: Interactions, *, test: float = 0.2, validation: float = 0.1, seed: int = 0, how: str = "random"
+    data: Interactions,
+    *,
+    test: float = 0.2,
+    validation: float = 0.1,
+    seed: int = 0,
+    how: str = "random",
+    validation_how: str | None = None,
+    test_from: str | float | None = None,
+    gap: str | float = 0.0,
 ) -> Split:
     """Split one log; `test` is a share of all pairs, `validation` of what then remains (0: no such part).
 
-    - random: pairs drawn over the whole log.
-    - per-user: that share of each user's pairs, rounded down, so that nobody's only pair leaves train.
-    - leave-last-out: each user's last pair is test and, if there is a validation part, the one before it
-      is validation; users with too few pairs to keep one in train stay there whole. Shares do not matter.
-    - time: the last pairs of the whole log; pairs of one moment stay on one side where they can.
+    `how` names the rule for test (see `split_rules.RULES`), `validation_how` that for validation: by default the
+    same, so that choosing on validation is choosing for that test. For `time`, `test_from` is the moment at which
+    test begins, instead of a share, and pairs within `gap` before a part are left out; both are numbers in the unit
+    of the timestamps, or a date (2026-09-01) and a span (7d, 12h).
     """
     _check_shares(test, validation, seed)
-    if how not in RULES:
-        raise unknown("split", how, RULES)
-    if how in ("leave-last-out", "time"):
-        _check_timestamps(data, how)
-    part, description, notes = RULES[how](data, test, validation, seed)
-    parts = [data.take(part == which) for which in (TRAIN, VALIDATION, TEST)]
-    for name, pairs in zip(("train", "validation", "test"), parts, strict=True):
-        if not len(pairs) and (name != "validation" or validation > 0):
+    how, rule = rule_named(how)
+    validation_how, validation_rule = rule_named(validation_how or how)
+    if how != "time" and (test_from is not None or gap):
+        raise InputError(f"a moment or a gap belongs to a time split, not to a {how} one; choose how='time'.")
+    for name, one in ((how, rule), (validation_how, validation_rule)):
+        if one.needs_times and (one is rule or validation > 0):
+            _check_timestamps(data, name)
+    times = data.timestamps
+    cut = None if test_from is None or times is None else as_moment(test_from, times, "the start of the test part")
+    span = as_span(gap, times) if gap and times is not None else 0.0
+    keys = random_keys(len(data), seed)
+    ask = Request(data, test, keys, seed, "test", another=validation > 0, cut=cut, gap=span)
+    first = rule.draw(ask)
+    tested, notes = data.take(first.held_out), first.notes
+    left = ~first.held_out if first.dropped is None else ~(first.held_out | first.dropped)
+    train, validated = data.take(left), None
+    if validation > 0:
+        gap_too = span if validation_how == "time" else 0.0
+        second = validation_rule.draw(
+            Request(train, validation, keys[left], seed, "validation", before=tested, gap=gap_too)
+        )
+        validated, notes = train.take(second.held_out), notes + second.notes
+        train = train.take(~second.held_out if second.dropped is None else ~(second.held_out | second.dropped))
+    for name, part in (("train", train), ("validation", validated), ("test", tested)):
+        if part is not None and not len(part):
             raise InputError(
                 f"the {name} part of the {how} split is empty: {len(data):,} pairs are too few for "
                 f"test={test:g} and validation={validation:g}; choose other shares or another split."
             )
-    return _describe(parts[TRAIN], parts[VALIDATION] if validation > 0 else None, parts[TEST], description, notes)
+    description = _description(how, rule, test, validation, seed, test_from)
+    if validation > 0 and validation_how != how:
+        description += f"; validation by the {validation_how} rule"
+    return _describe(train, validated, tested, description, notes, how)
+
+
+def rolling_splits(
+    data: Interactions, folds: int = 3, *, test: float = 0.1, validation: float = 0.1, gap: str | float = 0.0
+) -> Iterator[Split]:
+    """Splits by time whose tests follow one another: each tests one window on a model of all that came before.
+
+    The windows are the last `folds` shares of `test` of the log, the earliest first.
+    """
+    if folds < 1 or folds * test >= 1:
+        raise InputError(f"{folds} test windows of {_percent(test)} each leave nothing to train on.")
+    _check_timestamps(data, "time")
+    assert data.timestamps is not None
+    times = np.sort(data.timestamps)
+    for fold in range(folds, 0, -1):
+        begin = float(times[len(times) - round(fold * test * len(times))])
+        end = len(times) - round((fold - 1) * test * len(times))
+        known = data if end >= len(times) else data.take(data.timestamps < times[end])
+        yield split_interactions(known, validation=validation, how="time", test_from=begin, gap=gap)
 
 
 def given_split(
@@ -96,26 +144,33 @@ def given_split(
     validation: float = 0.0,
     seed: int = 0,
     validation_part: Interactions | None = None,
+    validation_how: str = "random",
 ) -> Split:
     """A split from parts that were read one by one, brought to one shared vocabulary.
 
     A pair belongs to the first part that has it: repeats leave validation, then test. A `validation` share
-    is drawn out of train; it cannot be combined with a given `validation_part`.
+    is drawn out of train by `validation_how`, best by the rule that the test part was made by; it cannot be combined
+    with a given `validation_part`.
     """
     if validation > 0 and validation_part is not None:
         raise InputError("give either a validation file or a validation share, not both.")
     _check_shares(0.5, validation, seed)
+    validation_how, rule = rule_named(validation_how)
     given = {"train": train, "validation": validation_part, "test": test}
     parts, notes = share_vocabulary({name: part for name, part in given.items() if part is not None})
     parts, more_notes = _without_repeats(parts)
-    notes += more_notes
+    notes = tuple(f"{name}: {note}" for name, part in parts.items() for note in part.notes) + notes + more_notes
     description = f"given {' and '.join(parts)} parts"
     if validation > 0:
-        whole = parts["train"]
-        held_out = np.zeros(len(whole), dtype=bool)
-        held_out[_draw(len(whole), seed)[: round(validation * len(whole))]] = True
-        parts |= {"train": whole.take(~held_out), "validation": whole.take(held_out)}
+        everything = parts["train"]
+        if rule.needs_times:
+            _check_timestamps(everything, validation_how)
+        drawn = rule.draw(Request(everything, validation, random_keys(len(everything), seed), seed, "validation"))
+        parts |= {"train": everything.take(~drawn.held_out), "validation": everything.take(drawn.held_out)}
+        notes += drawn.notes
         description += f", validation {_percent(validation)} of train, split seed {seed}"
+        if validation_how != "random":
+            description += f", by the {validation_how} rule"
     for name, part in parts.items():
         if not len(part):
             raise InputError(f"the {name} part is empty, or holds only pairs of an earlier part.")
@@ -124,8 +179,8 @@ def given_split(
 
 def held_out_share(pairs: Interactions, share: float) -> tuple[Interactions, Interactions]:
     """(the rest, what is held out): a random part of the pairs, always the same of the same pairs."""
-    held_out = np.zeros(len(pairs), dtype=bool)
-    held_out[_draw(len(pairs), 0)[: round(share * len(pairs))]] = True
+    rule = rule_named("random")[1]
+    held_out = rule.draw(Request(pairs, share, random_keys(len(pairs), 0), 0, "validation")).held_out
     if not held_out.any():
         raise InputError(f"{len(pairs):,} training pairs are too few to hold some out.")
     return pairs.take(~held_out), pairs.take(held_out)
@@ -142,8 +197,8 @@ def _without_repeats(parts: dict[str, Interactions]) -> tuple[dict[str, Interact
         if repeated.any():
             where = " or ".join(kept)
             n = int(repeated.sum())
-            told = "also occurs in {}; it is" if n == 1 else "also occur in {}; they are"
-            notes += (f"{count(n, f'{name} pair')} {told.format(where)} left out.",)
+            again = "also occurs in {}; it is" if n == 1 else "also occur in {}; they are"
+            notes += (f"{count(n, f'{name} pair')} {again.format(where)} left out.",)
         kept[name] = part.take(~repeated)
     return kept, notes
 
@@ -154,6 +209,7 @@ def _describe(
     test: Interactions,
     description: str,
     notes: tuple[str, ...],
+    how: str = "given",
 ) -> Split:
     """The split, with a note on test users and items that a model cannot know."""
     known = [train] if validation is None else [train, validation]
@@ -163,98 +219,20 @@ def _describe(
         where = "train" if validation is None else "train or validation"
         counts = f"{count(int(new_items.sum()), 'item')} and {count(int(new_users.sum()), 'user')}"
         notes += (f"{counts} of the test part never occur in {where}; they are kept.",)
-    return Split(train, validation, test, description, notes)
+    return Split(train, validation, test, description, notes, how)
 
 
-# The four rules: each labels every pair with its part.
-
-Labels = tuple[np.ndarray, str, tuple[str, ...]]
-
-
-def _random(data: Interactions, test: float, validation: float, seed: int) -> Labels:
-    order = _draw(len(data), seed)
-    n_test = round(test * len(data))
-    n_validation = round(validation * (len(data) - n_test))
-    part = np.full(len(data), TRAIN, dtype=np.int8)
-    part[order[:n_test]] = TEST
-    part[order[n_test : n_test + n_validation]] = VALIDATION
-    return part, f"random: {_shares(test, validation)}, split seed {seed}", ()
-
-
-def _per_user(data: Interactions, test: float, validation: float, seed: int) -> Labels:
-    keys = np.random.PCG64(seed).random_raw(len(data))
-    place = _place_in_row(data, np.lexsort((keys, data.users)))
-    n_test = _floor_share(test, data.activity)
-    n_validation = _floor_share(validation, data.activity - n_test)
-    part = np.full(len(data), TRAIN, dtype=np.int8)
-    part[place < (n_test + n_validation)[data.users]] = VALIDATION
-    part[place < n_test[data.users]] = TEST
-    return part, f"per user: {_shares(test, validation)}, split seed {seed}", ()
-
-
-def _leave_last_out(data: Interactions, test: float, validation: float, seed: int) -> Labels:
-    assert data.timestamps is not None
-    # Pairs of one moment count in the order of their items, so that the outcome is one and the same.
-    place = _place_in_row(data, np.lexsort((data.items, data.timestamps, data.users)))
-    from_end = data.activity[data.users] - 1 - place
-    enough = data.activity[data.users] >= (3 if validation > 0 else 2)
-    part = np.full(len(data), TRAIN, dtype=np.int8)
-    part[enough & (from_end == 0)] = TEST
-    if validation > 0:
-        part[enough & (from_end == 1)] = VALIDATION
-    extra = ", the one before it validation" if validation > 0 else ""
-    return part, f"leave last out: each user's last pair is test{extra}", ()
-
-
-def _time(data: Interactions, test: float, validation: float, seed: int) -> Labels:
-    assert data.timestamps is not None
-    order = np.lexsort((np.random.PCG64(seed).random_raw(len(data)), data.timestamps))
-    times = data.timestamps[order]
-    part = np.full(len(data), TRAIN, dtype=np.int8)
-    notes: tuple[str, ...] = ()
-    end = len(data)
-    for which, name, share in ((TEST, "test", test), (VALIDATION, "validation", validation)):
-        start = _cut_between_moments(times[:end], share)
-        part[order[start:end]] = which
-        if 0 < start < end and times[start - 1] == times[start]:
-            notes += (f"The {name} part starts amid pairs of one moment, divided by split seed {seed}.",)
-        end = start
-    return part, f"by time: the last pairs are {_shares(test, validation)}", notes
-
-
-RULES = {"random": _random, "per-user": _per_user, "leave-last-out": _leave_last_out, "time": _time}
-
-
-def _draw(n: int, seed: int) -> np.ndarray:
-    """A random order of n things. Sorting raw bits keeps it the same across numpy versions."""
-    return np.argsort(np.random.PCG64(seed).random_raw(n), kind="stable")
-
-
-def _place_in_row(data: Interactions, order: np.ndarray) -> np.ndarray:
-    """For each pair its place (from 0) among its user's pairs, when `order` sorts users first."""
-    place = np.empty(len(data), dtype=np.int64)
-    place[order] = np.arange(len(data)) - data.indptr[data.users]
-    return place
-
-
-def _floor_share(share: float, counts: np.ndarray) -> np.ndarray:
-    """floor(share * count), as in decimal: 0.29 of 100 is 29 although 0.29 * 100 < 29 in binary."""
-    floors = np.floor(share * counts + 1e-9).astype(np.int64)
-    return np.minimum(floors, np.maximum(counts - 1, 0))
-
-
-def _cut_between_moments(times: np.ndarray, share: float) -> int:
-    """Where the last share of the sorted times begins, moved to the nearest change of moment, if any."""
-    cut = len(times) - round(share * len(times))
-    if not 0 < cut < len(times):
-        return cut
-    moment = times[cut]
-    sides = (int(np.searchsorted(times, moment, side)) for side in ("left", "right"))
-    inner = [side for side in sides if 0 < side < len(times)]
-    return min(inner, key=lambda side: abs(side - cut), default=cut)
-
-
-# Checks and words.
+def _description(how: str, rule: Rule, test: float, validation: float, seed: int, test_from: str | float | None) -> str:
+    share = f"test {_percent(test)} of the pairs"
+    rest = f", validation {_percent(validation)} of the rest" if validation > 0 else ", no validation"
+    if how == "leave-last-out":
+        rest = ", the one before it validation" if validation > 0 else ""
+        return f"{rule.label}: each user's last pair is test{rest}"
+    if how == "time":
+        begin = f"the last pairs are {share}" if test_from is None else f"test from {test_from} on"
+        return f"{rule.label}: {begin}{rest}"
+    uniform = "items drawn uniformly, " if how == "popularity-shift" else ""
+    return f"{rule.label}: {uniform}{share}{rest}, split seed {seed}"
 
 
 def _check_shares(test: float, validation: float, seed: int) -> None:
@@ -272,11 +250,6 @@ def _check_timestamps(data: Interactions, how: str) -> None:
     absent = int(np.isnan(data.timestamps).sum())
     if absent:
         raise InputError(f"a {how} split needs a timestamp for every pair, but {absent:,} have none.")
-
-
-def _shares(test: float, validation: float) -> str:
-    rest = f", validation {_percent(validation)} of the rest" if validation > 0 else ", no validation"
-    return f"test {_percent(test)} of the pairs{rest}"
 
 
 def _percent(share: float) -> str:

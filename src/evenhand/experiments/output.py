@@ -91,14 +91,20 @@ def write_search(result: TuneResult, folder: Path, origin: dict[str, Any]) -> No
 def data_record(
     data: str, files: Iterable[Path], reading: Any, splitting: Any, *, groups: str | None = None
 ) -> dict[str, Any]:
-    """Which data was read, how, and the fingerprint of every file; `reading`, `splitting` are dataclasses."""
+    """Which data was read, how, and the fingerprint of every file; `reading`, `splitting` are dataclasses.
+
+    Folders are left out of every name: people publish models, and a path tells on its owner.
+    """
     read = [*files, *([Path(groups.rpartition(":")[0])] if groups else [])]
+    held_out = asdict(splitting)
+    if held_out.get("test"):
+        held_out["test"] = Path(held_out["test"]).name
     return {
-        "source": data,
+        "source": data if data == "-" else Path(data).name,
         "files": [_fingerprint(file) for file in read],
         "reading": asdict(reading),
-        "splitting": asdict(splitting),
-        "groups": groups,
+        "splitting": held_out,
+        "groups": Path(groups).name if groups else None,
     }
 
 
@@ -108,7 +114,7 @@ def _fingerprint(file: Path) -> dict[str, Any]:
             digest = hashlib.file_digest(content, "sha256")
     except OSError as problem:
         raise InputError(f"{file} cannot be read: {problem.strerror}.") from problem
-    return {"file": file.name, "path": str(file), "bytes": file.stat().st_size, "sha256": digest.hexdigest()}
+    return {"file": file.name, "bytes": file.stat().st_size, "sha256": digest.hexdigest()}
 
 
 def _in_one(lists: dict[str, pa.Table]) -> pa.Table:

@@ -100,6 +100,12 @@ FIXED: Mapping[type, Mapping[str, str]] = {
     AUCSampler: {"probes": _COST, "ecdf": _COST},
     MACR: {"c": "validation chooses it for every seed", "matrix": _PUBLISHED},
     BCLoss: {"margin": _PUBLISHED, "in_batch": _PUBLISHED},
+    ItemKNN: {
+        "norm": _PUBLISHED,
+        "item_exponent": "a half is the cosine",
+        "user_exponent": "0 is the published method",
+        "power": "1 is the published method",
+    },
     EASE: {"balance": "0 is the published method"},
     ALS: {"iterations": _COST, "steps": _COST},
     Blend: dict.fromkeys(("parts", "shares", "encoder"), "it settles its numbers itself"),

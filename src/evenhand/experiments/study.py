@@ -6,11 +6,12 @@ alone, and those that were cut off are trained again under their own numbers.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ import numpy as np
 from evenhand.experiments.goals import Goal
 from evenhand.experiments.search_space import Space
 from evenhand.experiments.trials import Trial, Verdict
+from evenhand.utils.atomic import atomic_file
 from evenhand.utils.errors import InputError, RunError, written_by_us
 from evenhand.utils.locks import one_process
 
@@ -194,14 +196,18 @@ def open_study(
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # a line for every trial is no news here
     where = _without_password(storage) if storage else "memory"
-    with _opened(storage, where) as opened:
+
+    def created(there: Any) -> Any:
+        return optuna.create_study(
+            storage=there,
+            study_name=name,
+            directions=["maximize" if goal.rises else "minimize" for goal in goals],
+            load_if_exists=True,
+        )
+
+    with _opened(storage, where, created) as opened:
         with storage_errors(where, InputError):
-            study = optuna.create_study(
-                storage=opened,
-                study_name=name,
-                directions=["maximize" if goal.rises else "minimize" for goal in goals],
-                load_if_exists=True,
-            )
+            study = created(opened)
             before = study.user_attrs.get("identity")
             if before is None and not study.get_trials(deepcopy=False):
                 before = dict(identity)
@@ -217,7 +223,7 @@ def open_study(
 
 
 @contextmanager
-def _opened(storage: str | Path | None, where: str) -> Iterator[Any]:
+def _opened(storage: str | Path | None, where: str, created: Callable[[Any], Any]) -> Iterator[Any]:
     if not isinstance(storage, Path):
         yield storage
         return
@@ -226,7 +232,10 @@ def _opened(storage: str | Path | None, where: str) -> Iterator[Any]:
 
     with one_process(storage.parent):
         with storage_errors(where, InputError):
-            _mend(storage)
+            if storage.exists() and storage.stat().st_size:
+                _mend(storage)
+            else:
+                _begin(storage, created)
             for left in storage.parent.glob(f"{storage.name}.lock*"):
                 left.unlink()  # a killed process left it, and no other one works here
             file = str(storage)
@@ -234,10 +243,29 @@ def _opened(storage: str | Path | None, where: str) -> Iterator[Any]:
         yield opened
 
 
+def _begin(journal: Path, created: Callable[[Any], Any]) -> None:
+    """The journal comes into being with its first lines: Optuna would make an empty file and then write to it."""
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import BaseJournalBackend
+
+    class Lines(BaseJournalBackend):
+        def __init__(self) -> None:
+            self.logs: list[dict[str, Any]] = []
+
+        def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
+            yield from self.logs[log_number_from:]
+
+        def append_logs(self, logs: list[dict[str, Any]]) -> None:
+            self.logs += logs
+
+    first = Lines()
+    created(JournalStorage(first))
+    with atomic_file(journal) as partial:
+        partial.write_text("".join(json.dumps(log, separators=(",", ":")) + "\n" for log in first.logs))
+
+
 def _mend(journal: Path) -> None:
     """Cut off a last line that a killed process left half written; Optuna would append to it."""
-    if not journal.exists():
-        return
     with journal.open("r+b") as file:
         content = file.read()
         whole = content.rfind(b"\n") + 1

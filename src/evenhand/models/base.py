@@ -160,4 +160,18 @@ class Model(ABC):
     def _table(self, replica: int, users: np.ndarray, k: int, known: bool, allowed: Tensor | None) -> pa.Table:
         exclude = None if known else self.known
         items, scores = top_by(self.scorer(replica), self.known.n_items, users, k, exclude=exclude, only=allowed)
+        self._check_finite(users, items, scores, known, allowed)
         return list_table(self.known, users, items, scores)
+
+    def _check_finite(
+        self, users: np.ndarray, items: np.ndarray, scores: np.ndarray, known: bool, allowed: Tensor | None
+    ) -> None:
+        """Refuse scores that are no numbers: infinite ones, and those that a list is shorter by than it must be."""
+        left = self.known.n_items if allowed is None else int(allowed.sum())
+        least = np.minimum(items.shape[1], left - (0 if known else self.known.activity[users]))
+        wrong = np.isposinf(scores).any(1) | ((items >= 0).sum(1) < least)
+        if wrong.any():
+            raise InputError(
+                f"the model's scores are not finite for {int(wrong.sum()):,} of {len(users):,} users: its numbers "
+                "are damaged or ran away in training; train it again, with a lower --lr if need be."
+            )

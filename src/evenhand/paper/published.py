@@ -13,6 +13,7 @@ from pathlib import Path
 from evenhand.utils.errors import InputError, unknown
 
 FILE = Path(__file__).with_name("published.csv")
+LOWER_IS_BETTER = ("ohr", "ocr", "uhr", "ucr", "mse", "fpr", "fnr")
 
 
 @dataclass(frozen=True)

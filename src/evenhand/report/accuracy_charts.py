@@ -36,29 +36,25 @@ def tradeoff_figure(audit: Audit) -> Figure | None:
     tips = {n: f"{clean(n)}: {called} {number(g.value)}, OHR {number(b.value)}" for n, (b, g) in points.items()}
     layers: list[alt.Chart] = []
     for name, (bias, good) in points.items():
-        place, x, y = audit.systems.index(name), bias.value, good.value
-        layers += charts.cross(place, x, y, (bias.low, bias.high), (good.low, good.high))
-        layers.append(charts.points([{"x": x, "y": y, "tip": tips[name]}], place, 110))
+        place = audit.systems.index(name)
+        layers += charts.cross(place, bias, good)
+        layers.append(charts.points([{"x": bias.value, "y": good.value, "tip": tips[name]}], place, 110))
     across = f"OHR@{audit.k}: hot items shown and not wanted (less is better)"
     chart = alt.layer(*layers).encode(
         x=charts.axis(alt.X, "x", across, scale=charts.loose(14)),
         y=charts.axis(alt.Y, "y", f"{called} (more is better)", scale=charts.loose(14)),
     )
-    title = _tradeoff_title(audit, accuracy, points)
     return Figure(
         "tradeoff",
-        title,
+        _tradeoff_title(audit, accuracy, points),
         "Up is more accurate, left is less over-recommendation of hot items; the lines are 95 % intervals over users.",
         (charts.svg(chart, 270, f"Accuracy against over-recommendation. {'; '.join(tips.values())}."),),
         charts.legend(points, audit.systems),
-        charts.numbers(
-            title,
-            ("system", called, "95 % interval", f"OHR@{audit.k}", "95 % interval"),
-            (
-                (name, number(good.value, 4), interval(good, 4), number(bias.value, 4), interval(bias, 4))
-                for name, (bias, good) in points.items()
-            ),
-        ),
+        ("system", called, "95 % interval", f"OHR@{audit.k}", "95 % interval"),
+        [
+            (name, number(good.value, 4), interval(good, 4), number(bias.value, 4), interval(bias, 4))
+            for name, (bias, good) in points.items()
+        ],
     )
 
 
@@ -99,22 +95,18 @@ def _slice_figure(audit: Audit, n: int, by: str, of: str) -> Figure | None:
     largest = sorted(sizes, key=lambda part: -sizes[part])[:MOST_PARTS]
     shown = [row for row in rows if row.part in largest]
     called, left_out = titled(metric, audit.k), len(sizes) - len(largest)
-    title = _slice_title(shown, audit.systems, metric, called)
     return Figure(
         f"slice-{n}",
-        title,
+        _slice_title(shown, audit.systems, metric, called),
         f"{called} by {clean(by)}, with 95 % intervals over users"
         + (f"; the {count(left_out, 'smallest part')} left out here." if left_out else "."),
         (_slice_drawing(audit, shown, metric, called, by),),
         charts.legend(dict.fromkeys(row.name for row in rows), audit.systems),
-        charts.numbers(
-            title,
-            (by, of, "system", called, "95 % interval"),
-            (
-                (r.part, f"{r.size:,}", r.name, number(r.metrics[metric].value, 4), interval(r.metrics[metric], 4))
-                for r in rows[:MOST_ROWS]
-            ),
-        ),
+        (by, of, "system", called, "95 % interval"),
+        [
+            (r.part, f"{r.size:,}", r.name, number(r.metrics[metric].value, 4), interval(r.metrics[metric], 4))
+            for r in rows[:MOST_ROWS]
+        ],
     )
 
 

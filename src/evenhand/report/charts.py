@@ -18,6 +18,7 @@ import altair as alt
 import vl_convert
 from markupsafe import Markup, escape
 
+from evenhand.audit.result import Estimate
 from evenhand.report.html_text import clean
 from evenhand.report.render import Table
 
@@ -90,13 +91,13 @@ class Figure:
     drawings: tuple[Markup, ...]
     legend: tuple[tuple[Markup, str], ...]
     """(key, what it stands for)"""
-    table: Table | None = None
+    header: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
     """The numbers behind the chart."""
 
-
-def numbers(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """The table behind a chart of this title."""
-    return Table(f"Numbers: {title}", header, tuple(rows))
+    @property
+    def table(self) -> Table:
+        return Table(f"Numbers: {self.title}", self.header, self.rows)
 
 
 def colour_of(place: int) -> str:
@@ -144,16 +145,12 @@ def interval_rules(rows: Rows, place: int, **ends: str) -> alt.Chart:
     return chart(rows).mark_rule(color=colour_of(place), strokeWidth=1.5, opacity=0.75, aria=False).encode(**ends)
 
 
-def cross(
-    place: int, x: float, y: float, across: Sequence[float | None], up: Sequence[float | None]
-) -> list[alt.Chart]:
-    """The intervals of a point that has one in each direction; an end that is no number leaves one out."""
-    made = []
-    if finite(*across):
-        made.append(interval_rules([{"x": across[0], "end": across[1], "y": y}], place, x2="end:Q"))
-    if finite(*up):
-        made.append(interval_rules([{"x": x, "y": up[0], "end": up[1]}], place, y2="end:Q"))
-    return made
+def cross(place: int, x: Estimate, y: Estimate) -> list[alt.Chart]:
+    """The intervals of a point, as far as it has them."""
+    across = [{"x": x.low, "end": x.high, "y": y.value}] if finite(x.low, x.high) else []
+    up = [{"x": x.value, "y": y.low, "end": y.high}] if finite(y.low, y.high) else []
+    ways = ((across, {"x2": "end:Q"}), (up, {"y2": "end:Q"}))
+    return [interval_rules(rows, place, **ends) for rows, ends in ways if rows]
 
 
 def axis(channel: Any, field: str, title: str | None, *, share: bool = False, ticks: int = 5, **more: Any) -> Any:
@@ -169,8 +166,7 @@ def loose(padding: int) -> alt.Scale:
 
 
 def finite(*values: float | None) -> bool:
-    """Whether these are numbers, all of them, and at least one."""
-    return bool(values) and all(v is not None and math.isfinite(v) for v in values)
+    return all(v is not None and math.isfinite(v) for v in values)
 
 
 def svg(drawing: alt.Chart | alt.LayerChart | alt.FacetChart, height: int, description: str) -> Markup:

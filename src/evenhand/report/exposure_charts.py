@@ -21,6 +21,11 @@ PARTS = {
     charts.COLD: "cold, wanted and shown",
 }
 """The parts of a bar of the confusion, by colour."""
+CONFUSION = (
+    *("shown and wanted, hot", "shown, not wanted, hot", "shown, not wanted, cold", "shown and wanted, cold"),
+    *("wanted, not shown, hot", "wanted, not shown, cold"),
+)
+"""What the table behind it counts."""
 
 
 def exposure_figure(audit: Audit) -> Figure | None:
@@ -42,20 +47,16 @@ def exposure_figure(audit: Audit) -> Figure | None:
     spoken = "; ".join(f"{clean(e.name)} gives it {percent(e.share[0])} of its slots" for e in shown)
     demand = f" draws {percent(wanted[0])} of the demand;" if wanted else ":"
     columns = [wanted, *(e.share for e in shown)] if wanted else [e.share for e in shown]
-    title = _exposure_title(shown, wanted)
     bars = ((charts.patch(charts.DEMAND), f"demand: interactions in {source}"),) if wanted else ()
     return Figure(
         "exposure",
-        title,
+        _exposure_title(shown, wanted),
         "Each point is the share of the slots that a tenth of the items gets; "
         "lists that follow demand would run along the tops of the bars.",
         (charts.svg(chart, 250, f"Shares by tenths of the items. The most popular tenth{demand} {spoken}."),),
         bars + charts.legend((e.name for e in shown), audit.systems),
-        charts.numbers(
-            title,
-            ("tenth of the items", *(("demand",) if wanted else ()), *(e.name for e in shown)),
-            ((str(n), *map(percent, shares)) for n, shares in enumerate(zip(*columns, strict=False), 1)),
-        ),
+        ("tenth of the items", *(("demand",) if wanted else ()), *(e.name for e in shown)),
+        [(str(n), *map(percent, shares)) for n, shares in enumerate(zip(*columns, strict=False), 1)],
     )
 
 
@@ -105,18 +106,14 @@ def lorenz_figure(audit: Audit) -> Figure | None:
     spoken = "; ".join(f"{name}: half of the slots go to {percent(share)} of the items" for name, share in halves)
     ends = halves if len(halves) <= 2 else [min(halves, key=lambda h: h[1]), max(halves, key=lambda h: h[1])]
     found = [f"{percent(share)}{'' if n else ' of the items'} under {name}" for n, (name, share) in enumerate(ends)]
-    title = f"Half of the slots go to {listing(found)}"
     return Figure(
         "lorenz",
-        title,
+        f"Half of the slots go to {listing(found)}",
         "The further a curve sags below the dashed line of equal exposure, the fewer items share the slots.",
         (charts.svg(chart, 280, f"Lorenz curves of exposure. {spoken}."),),
         charts.legend((c.name for c in curves), audit.systems),
-        charts.numbers(
-            title,
-            ("system", "items that fill half of the slots", "items that fill nine tenths of them"),
-            ((c.name, *(percent(items_that_fill(c, s)) for s in (0.5, 0.9))) for c in curves),
-        ),
+        ("system", "items that fill half of the slots", "items that fill nine tenths of them"),
+        [(c.name, *(percent(items_that_fill(c, s)) for s in (0.5, 0.9))) for c in curves],
     )
 
 
@@ -144,10 +141,9 @@ def confusion_figure(audit: Audit) -> Figure | None:
     found = [c for c in audit.confusion if c.k == audit.k and any(_shown(c)) and any(_wanted(c))]
     if not found:
         return None
-    title = _confusion_title(found)
     return Figure(
         "confusion",
-        title,
+        _confusion_title(found),
         "Hatched parts are errors: above, items that were shown and not wanted; "
         "below, items that were wanted and not shown.",
         (
@@ -155,19 +151,8 @@ def confusion_figure(audit: Audit) -> Figure | None:
             _bars([(clean(c.name), _wanted(c)) for c in found], "Share of the wanted items", "wanted items"),
         ),
         tuple((charts.patch(colour), words) for colour, words in PARTS.items()),
-        charts.numbers(
-            title,
-            (
-                "system",
-                "shown and wanted, hot",
-                "shown, not wanted, hot",
-                "shown, not wanted, cold",
-                "shown and wanted, cold",
-                "wanted, not shown, hot",
-                "wanted, not shown, cold",
-            ),
-            ((c.name, *(f"{n:,}" for n in (*_shown(c), c.missed_hot, c.missed_cold))) for c in found),
-        ),
+        ("system", *CONFUSION),
+        [(c.name, *(f"{n:,}" for n in (*_shown(c), c.missed_hot, c.missed_cold))) for c in found],
     )
 
 

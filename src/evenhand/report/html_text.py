@@ -91,14 +91,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.{1 if 0 < abs(share) < 0.0995 else 0}f}\u00a0%"
 
 
-def between(low: float | None, high: float | None, digits: int = 3) -> str:
-    """An interval as `0.310 – 0.342`, with thin spaces; empty where there is none."""
-    return "" if low is None or high is None else f"{number(low, digits)}\u2009–\u2009{number(high, digits)}"
-
-
 def interval(estimate: Estimate, digits: int = 3) -> str:
-    """The 95 % interval of an estimate; empty where there is none."""
-    return between(estimate.low, estimate.high, digits)
+    """The 95 % interval as `0.310 – 0.342`, with thin spaces; empty where there is none."""
+    if estimate.low is None or estimate.high is None:
+        return ""
+    return f"{number(estimate.low, digits)}\u2009–\u2009{number(estimate.high, digits)}"
 
 
 def listing(words: Sequence[str]) -> str:

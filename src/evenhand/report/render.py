@@ -131,6 +131,7 @@ def _environment() -> Environment:
         "style": Markup(style),
         "script": Markup(script),
         "version": evenhand.__version__,
+        "facts": (),
         "origin": None,
         "policy": f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
         "base-uri 'none'; form-action 'none'",

@@ -10,12 +10,13 @@ from typing import Any
 import altair as alt
 
 from evenhand.audit.files import write_text
+from evenhand.audit.result import Estimate
 from evenhand.experiments.goals import PICKS, Goal, accurate_first
 from evenhand.experiments.search_result import TuneResult, picked_trial
 from evenhand.experiments.trials import Trial
 from evenhand.report import charts
 from evenhand.report.charts import Figure, Rows
-from evenhand.report.html_text import between, clean, isolated, number
+from evenhand.report.html_text import clean, interval, isolated, number
 from evenhand.report.labels import described, titled
 from evenhand.report.render import Cell, Column, Origin, Table, render, without_folder
 from evenhand.utils.text import count
@@ -104,8 +105,8 @@ def _measured(trial: Trial, axis: int) -> Cell:
     """One of the values with its interval."""
     if trial.problem:
         return Cell(number(None), float("nan"))
-    value, ends = trial.verdict.values[axis], interval(trial, axis)
-    return Cell(number(value, 4), float(value), between(*ends, 4) if ends else "", interval=True)
+    found = estimate(trial, axis)
+    return Cell(number(found.value, 4), float(found.value), interval(found, 4), interval=True)
 
 
 def _parameter(value: Any) -> Cell:
@@ -134,11 +135,11 @@ def front_figure(result: TuneResult) -> Figure:
     x, y = (_domain(result.front, marked, succeeded, axis) for axis in (across, up))
 
     def rows(trials: Iterable[Trial]) -> Rows:
-        return [{"x": _value(t, across), "y": _value(t, up), "tip": _tip(t, result.goals)} for t in trials]
+        values = ((t.verdict.values, _tip(t, result.goals)) for t in trials)
+        return [{"x": found[across], "y": found[up], "tip": tip} for found, tip in values]
 
-    def crosses(trials: Iterable[Trial], place: int) -> list[alt.Chart]:
-        ends = ((_value(t, across), _value(t, up), interval(t, across) or (), interval(t, up) or ()) for t in trials)
-        return [rule for one in ends for rule in charts.cross(place, *one)]
+    def cross(trial: Trial, place: int) -> list[alt.Chart]:
+        return charts.cross(place, estimate(trial, across), estimate(trial, up))
 
     other = rows(trial for trial in succeeded if trial not in result.front and trial not in marked)
     near = [row for row in other if x[0] <= row["x"] <= x[1] and y[0] <= row["y"] <= y[1]]
@@ -148,8 +149,8 @@ def front_figure(result: TuneResult) -> Figure:
     layers = [
         charts.points(near, FRONT, 34, shape="circle", **thick, **grey),
         charts.line(rows(result.front), FRONT),
-        *crosses(default, DEFAULTS),
-        *crosses([result.picked], PICKED),
+        *(rule for trial in default for rule in cross(trial, DEFAULTS)),
+        *cross(result.picked, PICKED),
         charts.points(rows(default), DEFAULTS, 120, shape="square", **thick, **hollow),
         charts.points(rows(result.front), FRONT, 60, shape="circle", **thick),
         charts.points(rows([result.picked]), PICKED, 190, shape="diamond", **thick),
@@ -179,10 +180,6 @@ def front_figure(result: TuneResult) -> Figure:
     )
 
 
-def _value(trial: Trial, axis: int) -> float:
-    return trial.verdict.values[axis]
-
-
 def _tip(trial: Trial, goals: Sequence[Goal]) -> str:
     values = zip(goals, trial.verdict.values, strict=True)
     return f"trial {trial.number}: " + ", ".join(f"{called(g)} {number(v, 4)}" for g, v in values)
@@ -200,19 +197,16 @@ def _caption(result: TuneResult, outside: int) -> str:
     return words
 
 
-def interval(trial: Trial, axis: int) -> tuple[float, float] | None:
-    """The ends of the 95 % interval of one of the values; None where there is none."""
-    margin = trial.verdict.margins[axis] if trial.verdict.margins else None
-    if margin is None:
-        return None
-    value = trial.verdict.values[axis]
-    return max(0.0, value - margin), min(1.0, value + margin)
+def estimate(trial: Trial, axis: int) -> Estimate:
+    """One of the values with its 95 % interval, which stays within what a share can be."""
+    value, margin = trial.verdict.values[axis], trial.verdict.margins[axis] if trial.verdict.margins else None
+    return Estimate(value) if margin is None else Estimate(value, max(0.0, value - margin), min(1.0, value + margin))
 
 
 def _domain(front: Sequence[Trial], marked: Sequence[Trial], trials: Sequence[Trial], axis: int) -> tuple[float, float]:
     """What of an axis is shown: the front, the marked trials with their intervals, and trials not too far off."""
-    held = [trial.verdict.values[axis] for trial in (*front, *marked)]
-    held += [end for trial in marked for end in interval(trial, axis) or ()]
+    ends = [end for one in (estimate(trial, axis) for trial in marked) for end in (one.value, one.low, one.high)]
+    held = [*(trial.verdict.values[axis] for trial in front), *(end for end in ends if end is not None)]
     low, high = min(held), max(held)
     span, middle = (high - low) or 0.02, (low + high) / 2
     values = (trial.verdict.values[axis] for trial in trials)

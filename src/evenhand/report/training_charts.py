@@ -66,14 +66,8 @@ def _figure(story: TrainingStory, quantity: str, systems: Sequence[str]) -> Figu
         caption,
         (charts.svg(chart, 220, f"{called} by epoch. {spoken}."),),
         charts.legend((c.name for c in curves), systems),
-        charts.numbers(
-            title,
-            ("system", "epochs", "first", "lowest", "highest", "last"),
-            (
-                (c.name, str(c.epochs[-1]), *map(shown, (c.mean[0], min(c.mean), max(c.mean), c.mean[-1])))
-                for c in curves
-            ),
-        ),
+        ("system", "epochs", "first", "lowest", "highest", "last"),
+        [(c.name, str(c.epochs[-1]), *map(shown, (c.mean[0], min(c.mean), max(c.mean), c.mean[-1]))) for c in curves],
     )
 
 

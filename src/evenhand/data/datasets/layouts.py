@@ -1,7 +1,7 @@
 """Reads the files of well-known datasets as their publishers lay them out.
 
 Each function takes a folder and returns plain ratings with the publisher's own ids; what is train, test or
-pool is decided by the registry in `named`.
+pool is decided by `load`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from evenhand.data.interactions import Interactions
+from evenhand.data.reading.files import find_files
 from evenhand.data.reading.read import Column, read_columns
+from evenhand.data.reading.text_files import read_item_lines
 from evenhand.utils.errors import InputError
 
 YAHOO_TRAIN = "ydata-ymusic-rating-study-v1_0-train.txt"
@@ -115,7 +117,7 @@ def coat(folder: Path) -> Parts:
 
 def adjacency(folder: Path) -> Parts:
     """Gowalla and Yelp2018 as graph recommenders use them: a user a line, followed by their items."""
-    return Parts(_adjacency(folder / "train.txt"), _adjacency(folder / "test.txt"))
+    return Parts(*(Ratings(*read_item_lines(find_files(folder / f"{part}.txt")[0])) for part in ("train", "test")))
 
 
 def movielens_100k_titles(folder: Path) -> pa.Table:
@@ -176,7 +178,7 @@ def _separated(path: Path, *, has_timestamp: bool = False) -> Ratings:
 def _matrix(path: Path) -> Ratings:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what it warns of, an empty file, is told below
+            warnings.simplefilter("ignore")  # what it warns of, an empty file, is reported below
             matrix = np.loadtxt(path, dtype=np.float32, ndmin=2)
     except ValueError as error:
         raise InputError(f"'{path}' is not a matrix of numbers ({' '.join(str(error).split())}).") from error
@@ -190,22 +192,3 @@ def _matrix(path: Path) -> Ratings:
         )
     users, items = np.nonzero(matrix)
     return Ratings(users, items, matrix[users, items])
-
-
-def _adjacency(path: Path) -> Ratings:
-    users: list[np.ndarray] = []
-    items: list[np.ndarray] = []
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            words = line.split()
-            if not all(map(_is_id, words)):
-                raise InputError(f"'{path}', line {number}: expected a user and its items, all whole numbers.")
-            if not words:
-                continue
-            ids = np.array(words, dtype="S").astype(np.int64)
-            users.append(np.repeat(ids[:1], max(0, len(ids) - 1)))
-            items.append(ids[1:])
-    return Ratings(np.concatenate([_NONE, *users]), np.concatenate([_NONE, *items]))
-
-
-_NONE = np.zeros(0, dtype=np.int64)

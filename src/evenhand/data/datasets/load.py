@@ -73,16 +73,18 @@ def load_split(
     test_part: str | None = None,
     test: float = 0.2,
     validation: float = 0.1,
+    validation_how: str | None = None,
     seed: int = 0,
     min_rating: float | None = None,
     download: bool = True,
     progress: Progress | None = None,
 ) -> Split:
-    """A named dataset, split: by its publisher's own test part where it has one, else at random.
+    """A named dataset, split; `test_part` says what is held out as the test, by default the first that it has.
 
-    `test_part` chooses otherwise: "random" for a random share `test` of the pool, "randomised" (yahoo-r3,
-    coat) for what was shown at random, "uniform" (demo) likewise, "given" (gowalla, yelp2018) for the
-    published split. With a part of its own as the test, `test` has no effect.
+    "random" is a random share `test` of the pool, "randomised" (yahoo-r3, coat) what was shown at random, "uniform"
+    (demo) likewise, "given" (gowalla, yelp2018, …) the published split. With a part of its own as the test, `test` has
+    no effect. Where there are several and none was named, a note says which it is. `validation_how` is the rule by
+    which validation is drawn (see `split_rules.RULES`), by default at random.
     """
     from evenhand.data.splits import given_split
 
@@ -92,15 +94,21 @@ def load_split(
         raise unknown(f"test part of {name}", part, info.test_parts)
     if part == "random":
         pool = load_dataset(name, data_dir, min_rating=min_rating, download=download, progress=progress)
-        return pool.split(test=test, validation=validation, seed=seed)
-    if name == "demo":
-        _refuse_ratings(min_rating)
-        world = demo_simulation()
-        return given_split(world.log, world.uniform_test, validation=validation, seed=seed)
-    parts = _read(name, data_dir, min_rating, download, progress)
-    assert parts.test is not None
-    train, given = parts.log.interactions(), parts.test.interactions()
-    return given_split(train, given, validation=validation, seed=seed)
+        split = pool.split(test=test, validation=validation, validation_how=validation_how, seed=seed)
+    else:
+        if name == "demo":
+            _refuse_ratings(min_rating)
+            train, given = demo_simulation().log, demo_simulation().uniform_test
+        else:
+            parts = _read(name, data_dir, min_rating, download, progress)
+            assert parts.test is not None
+            train, given = parts.log.interactions(), parts.test.interactions()
+        split = given_split(train, given, validation=validation, validation_how=validation_how or "random", seed=seed)
+    if test_part is not None or len(info.test_parts) == 1:
+        return split
+    others = " or ".join(info.test_parts[1:])
+    note = f"The test part of {name} is '{part}'; test_part= (--test-part) chooses {others}."
+    return replace(split, notes=(*split.notes, note))
 
 
 def item_titles(

@@ -16,7 +16,7 @@ import pyarrow as pa
 STEP = 2**20
 """Rows that are worked on at once, so that what is made on the way stays small."""
 _PENDING = 2**19
-"""Ids of pieces that may wait to be merged; as many as are known already where these are more."""
+"""Ids of batches that may wait to be merged; as many as are known already where these are more."""
 
 
 class Codes:
@@ -27,7 +27,7 @@ class Codes:
         self._rows = 0
         self._values: pa.Array | None = None
         self._pending: list[tuple[int, pa.Array]] = []
-        """Pieces whose codes are still their own: where each begins, and its dictionary."""
+        """Batches whose codes are still their own: where each begins, and its dictionary."""
 
     def __len__(self) -> int:
         return self._rows
@@ -39,7 +39,7 @@ class Codes:
         if str(column.type) == "string_view":
             column = column.cast(pa.large_string())
         if pa.types.is_nested(column.type):
-            # No id at all, which is told when the ids are looked at.
+            # No id at all, which is reported when the ids are looked at.
             column = pa.DictionaryArray.from_arrays(pa.nulls(len(column), pa.int32()), column[:0])
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
@@ -123,7 +123,7 @@ class Pairs(NamedTuple):
     """float32 [n_pairs]"""
     timestamps: np.ndarray | None
     """float64 [n_pairs]"""
-    collapsed: int
+    repeats: int
     """Rows that repeated a pair."""
 
 
@@ -167,7 +167,7 @@ def collect(
         key = _only(key, last)
         order = None if order is None else _only(order, last)
     indptr = np.searchsorted(key, np.arange(n_users + 1) * n_items)
-    collapsed = rows - len(key)
+    repeats = rows - len(key)
     items = np.empty(len(key), dtype=np.int32)
     for part in from_the_end(key):
         items[part] = key[part] % max(n_items, 1)
@@ -176,7 +176,7 @@ def collect(
         items,
         None if ratings is None or order is None else _taken(ratings, order, np.float32),
         None if timestamps is None or order is None else _taken(timestamps, order, np.float64),
-        collapsed,
+        repeats,
     )
 
 

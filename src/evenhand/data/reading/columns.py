@@ -24,6 +24,10 @@ _SHOWN, _COMPARED = 20, 1000
 """Names of columns that a message lists, and those among which a near one is looked for."""
 
 
+class NoRowsError(InputError):
+    """A source that is a table, but holds no row."""
+
+
 @dataclass(frozen=True)
 class Column:
     """One column to read: what it is for, what it holds, and what the source calls it."""
@@ -50,6 +54,7 @@ class Loaded:
     """row (from 0) → where a person finds it: 'line 17' or 'row 16'."""
     is_text: bool = False
     header: bool = True
+    notes: tuple[str, ...] = ()
 
     def called(self, role: str) -> str:
         return f"column '{self.names[role]}' of {self.label}"
@@ -71,7 +76,7 @@ def gather(
                 codes[role].add(batch.column(place))
             else:
                 others[role].append(batch.column(place))
-    # Without a batch there are no rows, which is told before anyone asks for a type.
+    # Without a batch there are no rows, which is reported before anyone asks for a type.
     table = pa.table({role: pa.chunked_array(parts or [pa.array([])]) for role, parts in others.items()})
     return codes, table
 
@@ -79,7 +84,7 @@ def gather(
 def source_label(source: Any) -> str:
     """How messages call a source: a file by its path in quotes, anything else by its type."""
     if isinstance(source, str | os.PathLike):
-        return f"'{os.fspath(source)}'"
+        return "standard input" if str(source) == "-" else f"'{os.fspath(source)}'"
     return f"the {type(source).__name__}"
 
 

@@ -7,13 +7,12 @@ could fill the memory or end the process. The text is looked at first, which tak
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from evenhand.data.reading.columns import first_line_of, source_label
-from evenhand.data.reading.text_files import open_text
+from evenhand.data.reading.columns import NoRowsError, first_line_of
+from evenhand.data.reading.files import File
 from evenhand.utils.errors import InputError
 
 DEEPEST = 100
@@ -26,27 +25,27 @@ _PLAIN_KEY = re.compile(rb'"([^"]*+)"\s*+:')
 _STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"(\s*+:)?', re.DOTALL)
 
 
-def read_json_lines(path: Path) -> pa.Table:
-    """The whole file; refused where a line is too long or too deep, or where keys are many."""
+def read_json_lines(file: File) -> pa.Table:
+    """All of the file; refused where a line is too long or too deep, or where keys are many."""
     from pyarrow import json
 
-    label = source_label(path)
-    _look_at(path, label)
-    with open_text(path) as file:
+    label = file.label
+    _look_at(file, label)
+    with file.open_text() as content:
         try:
-            return json.read_json(file, read_options=json.ReadOptions(block_size=2 * LONGEST))
+            return json.read_json(content, read_options=json.ReadOptions(block_size=2 * LONGEST))
         except (pa.ArrowException, UnicodeError) as error:
             raise InputError(
                 f"{label} cannot be read as JSON lines, one object a line: {first_line_of(error)}."
             ) from None
 
 
-def _look_at(path: Path, label: str) -> None:
+def _look_at(file: File, label: str) -> None:
     keys: set[bytes] = set()
     done = size = 0
-    with open_text(path) as file:
-        while chunk := file.read(_CHUNK):
-            chunk += file.readline(LONGEST)
+    with file.open_text() as content:
+        while chunk := content.read(_CHUNK):
+            chunk += content.readline(LONGEST)
             lines = chunk.split(b"\n")
             if max(map(len, lines)) >= LONGEST:
                 place = done + next(n for n, line in enumerate(lines, 1) if len(line) >= LONGEST)
@@ -59,7 +58,7 @@ def _look_at(path: Path, label: str) -> None:
             done, size = done + chunk.count(b"\n"), size + len(chunk)
             _check_width(len(keys), done, size, label)
     if not size:
-        raise InputError(f"{label} is empty.")
+        raise NoRowsError(f"{label} is empty.")
 
 
 def _not_an_object(chunk: bytes, lines: list[bytes]) -> int | None:

@@ -1,13 +1,15 @@
-"""Tables from files and frames, with ids as small integers and mistakes named by file, column and line.
+"""Tables from files, folders and frames, with ids as small integers and mistakes named by file, column and line.
 
-Logs come in many spellings and with many faults; everything past this module sees one clean form, and
-nobody has to read a traceback to learn that line 17 lacks an item.
+Logs come in many spellings and with many faults; everything past this module sees one clean form. What a log holds
+beyond that (rows without an id, repeats, refunds) is counted and reported.
 """
 
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +17,32 @@ import numpy as np
 import pyarrow as pa
 
 from evenhand.data.interactions import Interactions
+from evenhand.data.reading.codes import Codes, pair_keys
 from evenhand.data.reading.columns import (
     Column,
     Loaded,
+    NoRowsError,
     faults_reported,
     first_line_of,
     gather,
+    is_string,
     pick,
     source_label,
     to_text,
 )
+from evenhand.data.reading.files import JSON_ENDINGS, PARQUET_ENDINGS, TEXT_ENDINGS, File, find_files
 from evenhand.data.reading.json_lines import read_json_lines
-from evenhand.data.reading.text_files import TEXT_ENDINGS, load_text, text_ending
-from evenhand.data.reading.values import compacted, encode_ids, to_numbers
+from evenhand.data.reading.text_files import load_text
+from evenhand.data.reading.values import as_moment, compacted, encode_ids, to_numbers
 from evenhand.utils.errors import InputError
+from evenhand.utils.text import count
 
 __all__ = ["Column", "read_columns", "read_interactions", "source_label"]
 
-PARQUET_ENDINGS = (".parquet", ".pq")
-JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
 _ROWS, _BUFFER = 2**17, 2**20
 """Rows of a parquet file that are decoded at once, and bytes of a column that are read at once."""
+_NOTHING = 1e-9
+"""Sums of amounts are rounded; what is left of a pair counts from this share of the amounts on."""
 
 
 def read_interactions(
@@ -45,45 +52,128 @@ def read_interactions(
     item: str = "item",
     rating: str | None = None,
     timestamp: str | None = None,
+    weight: str | None = None,
     min_rating: float | None = None,
+    since: str | float | None = None,
+    until: str | float | None = None,
     header: bool | None = None,
+    strict: bool = False,
     allow_small: bool = False,
 ) -> Interactions:
     """What `Interactions.read` does; `allow_small` also takes a table with one item, as a test file may be.
 
-    `min_rating` acts as if the rows below it (or without a rating) were not in the source, so users and
-    items that have only such rows leave the vocabulary too.
+    Rows that are left out count as if they were not in the source: users and items that have only such rows leave
+    the vocabulary too.
     """
     columns = [
         Column("user", "id", user),
         Column("item", "id", item),
         Column("rating", "number", rating),
         Column("timestamp", "time", timestamp),
+        *([Column("weight", "number", weight)] if weight is not None else []),
     ]
     with faults_reported(source_label(source)):
         loaded = _load(source, columns, header)
-        users, user_ids = encode_ids(loaded, "user")
-        items, item_ids = encode_ids(loaded, "item")
-        ratings = _numbers(loaded, "rating", "number")
-        timestamps = _numbers(loaded, "timestamp", "time")
-    notes: tuple[str, ...] = ()
-    if min_rating is not None:
-        keep, notes = _rated(loaded, ratings, min_rating)
+        users, user_ids = encode_ids(loaded, "user", strict=strict)
+        items, item_ids = encode_ids(loaded, "item", strict=strict)
+        numbers = {column.role: _numbers(loaded, column.role, column.kind) for column in columns[2:]}
+    label, notes = loaded.label, loaded.notes
+    keep, cleaned = _wanted_rows(loaded, (users >= 0) & (items >= 0), numbers, min_rating, since, until)
+    if weight is not None:
+        amounts = numbers.pop("weight")
+        more, said = _net_purchases(users, items, len(item_ids), amounts, keep, label)
+        keep, cleaned = keep & more, cleaned + said
+    if not keep.any():
+        raise InputError(f"no row of {label} is left: {'; '.join(cleaned)}.")
+    if not keep.all():
         users, user_ids = compacted(users[keep], user_ids)
         items, item_ids = compacted(items[keep], item_ids)
-        ratings, timestamps = (
-            None if values is None else _unless_empty(values[keep]) for values in (ratings, timestamps)
-        )
+        numbers = {role: None if values is None else _unless_empty(values[keep]) for role, values in numbers.items()}
     if len(item_ids) < 2 and not allow_small:
-        raise InputError(f"{loaded.label} holds one item only; evenhand needs at least two items.")
+        raise InputError(f"{label} holds one item only; evenhand needs at least two items.")
+    ratings = numbers["rating"]
     if ratings is not None:
         with np.errstate(over="ignore"):  # beyond its range a rating is infinite
             ratings = ratings.astype(np.float32)
-    del loaded
+    del loaded, keep
     pa.default_memory_pool().release_unused()
     return Interactions.from_codes(
-        users, items, user_ids, item_ids, ratings=ratings, timestamps=timestamps, notes=notes
+        users,
+        items,
+        user_ids,
+        item_ids,
+        ratings=ratings,
+        timestamps=numbers["timestamp"],
+        notes=notes,
+        cleaned=cleaned,
     )
+
+
+def _wanted_rows(
+    loaded: Loaded,
+    keep: np.ndarray,
+    numbers: dict[str, np.ndarray | None],
+    min_rating: float | None,
+    since: str | float | None,
+    until: str | float | None,
+) -> tuple[np.ndarray, list[str]]:
+    """Which rows to keep, and what to say of the others; each is counted for the first reason it is left out."""
+    cleaned: list[str] = []
+    left = int(keep.sum())
+    if left < len(keep):
+        cleaned.append(f"{count(len(keep) - left, 'row')} without an id skipped")
+
+    def leave_out(rows: np.ndarray, why: str) -> None:
+        n = int((keep & rows).sum())
+        if n:
+            np.logical_and(keep, ~rows, out=keep)
+            cleaned.append(f"{count(n, 'row')} {why} skipped")
+
+    if since is not None or until is not None:
+        times = _column_for(loaded, numbers, "timestamp", "since or until")
+        leave_out(np.isnan(times), "without a timestamp")
+        if since is not None:
+            leave_out(times < as_moment(since, times, "since"), f"before {since}")
+        if until is not None:
+            leave_out(times >= as_moment(until, times, "until"), f"from {until} on")
+    if min_rating is not None:
+        ratings = _column_for(loaded, numbers, "rating", "min_rating")
+        if not (ratings >= min_rating).any():
+            raise InputError(f"no row of {loaded.label} has a rating of at least {min_rating:g}; lower min_rating.")
+        leave_out(ratings < min_rating, f"with a rating below {min_rating:g}")
+        leave_out(np.isnan(ratings), "without a rating")
+    return keep, cleaned
+
+
+def _column_for(loaded: Loaded, numbers: dict[str, np.ndarray | None], role: str, option: str) -> np.ndarray:
+    if role not in loaded.names:
+        raise InputError(f"{loaded.label} has no {role} column for {option}; name it with {role}= or --{role}.")
+    values = numbers[role]
+    return np.full(len(loaded), np.nan) if values is None else values
+
+
+def _net_purchases(
+    users: np.ndarray, items: np.ndarray, n_items: int, amounts: np.ndarray | None, keep: np.ndarray, label: str
+) -> tuple[np.ndarray, list[str]]:
+    """bool [n_rows]: the rows of positive amount whose pair is positive in sum; and what to say of the others."""
+    if amounts is None:
+        raise InputError(f"the weight column of {label} holds no number.")
+    cleaned: list[str] = []
+    absent = np.isnan(amounts) & keep
+    if absent.any():
+        cleaned.append(f"{count(int(absent.sum()), 'row')} without an amount skipped")
+    rows = np.flatnonzero(keep & ~absent)
+    key = pair_keys(users[rows], items[rows], n_items)
+    order = np.argsort(key, kind="stable")
+    starts = np.flatnonzero(np.append(True, np.diff(key[order]) != 0)) if len(key) else np.zeros(0, dtype=np.int64)
+    sorted_amounts = amounts[rows[order]]
+    net, gross = (np.add.reduceat(a, starts) if len(starts) else a for a in (sorted_amounts, np.abs(sorted_amounts)))
+    bought = net > _NOTHING * gross
+    if not bought.all():
+        cleaned.append(f"{count(int((~bought).sum()), 'pair')} netted to zero")
+    wanted = np.zeros(len(users), dtype=bool)
+    wanted[rows[order]] = np.repeat(bought, np.diff(np.append(starts, len(key)))) & (sorted_amounts > 0)
+    return wanted, cleaned
 
 
 def read_columns(source: Any, columns: Sequence[Column], *, header: bool | None = None) -> pa.Table:
@@ -119,35 +209,84 @@ def _unless_empty(numbers: np.ndarray) -> np.ndarray | None:
     return None if np.isnan(numbers).all() else numbers
 
 
-def _rated(loaded: Loaded, ratings: np.ndarray | None, min_rating: float) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Which rows have that rating at least, and what to say of the others."""
-    label = loaded.label
-    if "rating" not in loaded.names:
-        raise InputError(f"{label} has no rating column for min_rating; name it with rating= or --rating.")
-    rating = np.full(len(loaded), np.nan) if ratings is None else ratings
-    absent = int(np.isnan(rating).sum())
-    keep = rating >= min_rating
-    below = len(rating) - absent - int(keep.sum())
-    if not keep.any():
-        raise InputError(f"no row of {label} has a rating of at least {min_rating:g}; lower min_rating.")
-    notes = []
-    if below:
-        notes.append(f"{below:,} of {len(rating):,} rows with a rating below {min_rating:g} were dropped.")
-    if absent:
-        notes.append(f"{absent:,} of {len(rating):,} rows without a rating were dropped.")
-    return keep, tuple(notes)
-
-
 def _load(source: Any, columns: Sequence[Column], header: bool | None) -> Loaded:
     if isinstance(source, str | os.PathLike):
-        loaded = _load_file(Path(source), columns, header)
+        files = find_files(source if isinstance(source, str) else Path(source))
+        one = len(files) == 1
+        loaded = _load_file(files[0], columns, header) if one else _load_parts(source, files, columns, header)
     elif hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
         loaded = _load_frame(source, columns)
     else:
         raise InputError(f"cannot read {source_label(source)}; give a path or a table of pandas, polars or pyarrow.")
     if not len(loaded):
-        raise InputError(f"{loaded.label} has column names but no rows; give a table with at least one row.")
+        raise NoRowsError(f"{loaded.label} has column names but no rows; give a table with at least one row.")
     return loaded
+
+
+def _load_file(file: File, columns: Sequence[Column], header: bool | None) -> Loaded:
+    if file.ending in PARQUET_ENDINGS or _starts_like_parquet(file):
+        return _load_parquet(file, columns)
+    if file.ending in JSON_ENDINGS:
+        table = read_json_lines(file)
+        return _typed(table.to_batches(), table.column_names, columns, file.label)
+    return load_text(file, columns, header)
+
+
+def _load_parts(source: Any, files: Sequence[File], columns: Sequence[Column], header: bool | None) -> Loaded:
+    """The files of a folder one after the other, as one log; files without rows are passed over."""
+    kinds = {column.role: column.kind for column in columns}
+    codes: dict[str, Codes] = {}
+    types: dict[str, pa.DataType] = {}
+    parts: list[Loaded] = []
+    tables: list[pa.Table] = []
+    for file in files:
+        try:
+            part = _load_file(file, columns, header)
+        except NoRowsError:
+            continue
+        if not (rows := len(part)):
+            continue
+        for role, own in part.codes.items():
+            ids = _joinable(own, types.get(role))
+            if types.setdefault(role, ids.dictionary.type) != ids.dictionary.type:
+                raise InputError(
+                    f"{part.called(role)} has ids of type {ids.dictionary.type}, those before it {types[role]}; "
+                    "write all files alike."
+                )
+            codes.setdefault(role, Codes()).add(ids)
+        others = {role: _clean(part, role, kinds[role]) for role in part.names if role not in part.codes}
+        # An Arrow table knows its number of rows by a column only.
+        tables.append(pa.table({"": pa.nulls(rows), **others}))
+        parts.append(part)
+    if not parts:
+        raise NoRowsError(f"{source_label(source)} holds no rows.")
+    ends = list(accumulate(table.num_rows for table in tables))
+
+    def place(row: int) -> str:
+        which = bisect_right(ends, row)
+        return f"{parts[which].place(row - (ends[which - 1] if which else 0))} of {parts[which].label}"
+
+    table = pa.concat_tables(tables, promote_options="default").drop_columns([""])
+    names = {role: name for part in parts for role, name in part.names.items()}
+    return Loaded(
+        label=source_label(source),
+        codes=codes,
+        table=table,
+        names={role: names[role] for role in kinds if role in names},
+        place=place,
+        is_text=all(part.is_text for part in parts),
+        notes=(f"{source_label(source)} holds {count(len(parts), 'file')}, read as one log.",),
+    )
+
+
+def _joinable(own: Codes, known: pa.DataType | None) -> pa.DictionaryArray:
+    """The ids of one file, in a type that does not depend on how wide its writer made it."""
+    values, codes = own.finish()
+    if is_string(values.type) or pa.types.is_null(values.type):
+        values = values.cast(known if pa.types.is_null(values.type) and known is not None else pa.large_string())
+    elif pa.types.is_integer(values.type) and not pa.types.is_uint64(values.type):
+        values = values.cast(pa.int64())
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), values)
 
 
 def _load_frame(source: Any, columns: Sequence[Column]) -> Loaded:
@@ -159,20 +298,17 @@ def _load_frame(source: Any, columns: Sequence[Column]) -> Loaded:
     return _typed(table.to_batches(), table.column_names, columns, label)
 
 
-def _load_parquet(path: Path, columns: Sequence[Column]) -> Loaded:
+def _load_parquet(file: File, columns: Sequence[Column]) -> Loaded:
     import pyarrow.parquet as pq
 
-    label = source_label(path)
     try:
-        schema = pq.read_schema(path)
-        chosen = pick(columns, schema.names, label)
-        names = [schema.names[place] for place in chosen.values()]
-        with pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
-            in_file = [name for name in schema.names if name in names]
-            batches = file.iter_batches(_ROWS, columns=in_file)
-            return _typed(batches, in_file, columns, label)
+        with file.open() as content, pq.ParquetFile(content, buffer_size=_BUFFER, pre_buffer=False) as parquet:
+            there = parquet.schema_arrow.names
+            wanted = [there[place] for place in pick(columns, there, file.label).values()]
+            in_file = [name for name in there if name in wanted]
+            return _typed(parquet.iter_batches(_ROWS, columns=in_file), in_file, columns, file.label)
     except (pa.ArrowException, OSError, UnicodeError) as error:
-        raise InputError(f"{label} cannot be read as a parquet file: {first_line_of(error)}.") from None
+        raise InputError(f"{file.label} cannot be read as a parquet file: {first_line_of(error)}.") from None
 
 
 def _typed(batches: Iterable[pa.RecordBatch], names: Sequence[str], columns: Sequence[Column], label: str) -> Loaded:
@@ -194,20 +330,6 @@ def _sound(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
-def _load_file(path: Path, columns: Sequence[Column], header: bool | None) -> Loaded:
-    label = source_label(path)
-    if path.is_dir():
-        raise InputError(f"{label} is a folder; give one file.")
-    if not path.exists():
-        raise InputError(f"there is no file {label}.")
-    if path.suffix.lower() in PARQUET_ENDINGS or _starts_like_parquet(path):
-        return _load_parquet(path, columns)
-    if text_ending(path) in JSON_ENDINGS:
-        table = read_json_lines(path)
-        return _typed(table.to_batches(), table.column_names, columns, label)
-    return load_text(path, columns, header)
-
-
-def _starts_like_parquet(path: Path) -> bool:
-    with path.open("rb") as file:
-        return path.suffix.lower() not in TEXT_ENDINGS and file.read(4) == b"PAR1"
+def _starts_like_parquet(file: File) -> bool:
+    with file.open() as content:
+        return file.ending not in TEXT_ENDINGS and content.read(4) == b"PAR1"

@@ -1,4 +1,4 @@
-"""Delimited text (csv, tsv, dat…) into codes and an Arrow table.
+"""Delimited text (csv, tsv, dat…) and lines of `user item item …` into codes and an Arrow table.
 
 A name like log.txt only hints at how a file is written, so its first line decides. Arrow parses fast but says
 little of what went wrong, so a file that it refuses is read again to name the line.
@@ -7,46 +7,50 @@ little of what went wrong, so a file that it refuses is read again to name the l
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
 from evenhand.data.reading.codes import Codes
-from evenhand.data.reading.columns import Column, Loaded, first_line_of, gather, pick, source_label
+from evenhand.data.reading.columns import Column, Loaded, NoRowsError, first_line_of, gather, pick
+from evenhand.data.reading.files import TEXT_ENDINGS, File
 from evenhand.utils.errors import InputError
+from evenhand.utils.text import count
 
-TEXT_ENDINGS = {".csv": ",", ".tsv": "\t", ".dat": "::", ".data": "\t", ".inter": "\t", ".txt": "\t"}
-"""Text files we know by name, and the separator to expect first."""
 HEADERLESS_ENDINGS = (".dat", ".data")
 SEPARATORS = ("\t", "::", ",", ";", "|")
 FIRST_LINE = 1 << 20
 """Bytes that a first line may have; room for some hundred thousand column names."""
-MOST_UNPACKED, MOST_TIMES = 1 << 28, 200
-"""A .gz file may grow to so many bytes, or to so many times its size; logs grow some ten times."""
 UNIT_SEPARATOR = "\x1f"
 """Stands in for `::`, since Arrow splits at single characters only."""
+_BLOCK = 2**20
+"""Bytes of text that are parsed at once; also how far a quote may be left open before that is an error."""
+_MOST_DIGITS = 18
 
 
 @dataclass(frozen=True)
 class TextFile:
-    """One text file and how it is to be read."""
+    """One text file and how it is written."""
 
-    path: Path
-    label: str
+    file: File
     separator: str
     header: bool
     fields: tuple[str, ...]
     """The fields of the first line that is not empty."""
     start: int
     """Where the rows begin, in bytes."""
+    encoding: str = "utf8"
+
+    @property
+    def label(self) -> str:
+        return self.file.label
 
     @property
     def delimiter(self) -> str:
@@ -56,13 +60,13 @@ class TextFile:
     def quoted(self) -> bool:
         return self.separator != "::"
 
-    def rows(self, file: IO[bytes]) -> IO[bytes]:
-        return io.BufferedReader(SingleSeparator(file)) if self.separator == "::" else file
+    def rows(self, content: IO[bytes]) -> IO[bytes]:
+        return io.BufferedReader(SingleSeparator(content)) if self.separator == "::" else content
 
     def records(self) -> Iterator[tuple[int, list[str]]]:
         """(line number, fields) of each record, header included: slow, so only for explaining a mistake."""
-        with open_text(self.path) as file:
-            lines = io.TextIOWrapper(self.rows(file), "utf-8-sig", errors="replace", newline="")
+        with self.file.open_text() as content:
+            lines = io.TextIOWrapper(self.rows(content), "utf-8-sig", errors="replace", newline="")
             quote = '"' if self.quoted else None
             reader = csv.reader(lines, delimiter=self.delimiter, quotechar=quote)
             line = 1
@@ -79,37 +83,63 @@ class TextFile:
         return f"line {line}"
 
 
-def survey(path: Path, header: bool | None) -> TextFile:
-    """Look at the first line to learn how the file is written."""
-    label = source_label(path)
-    with open_text(path) as file:
-        start = 3 if file.read(3) == b"\xef\xbb\xbf" else 0
-        file.seek(start)
-        line = file.readline(FIRST_LINE)
+def load_text(file: File, columns: Sequence[Column], header: bool | None) -> Loaded:
+    # Titles may be in the Latin alphabet's older encoding; ids must match those of other files, so they may not.
+    latin = any(column.kind == "text" for column in columns)
+    start, first, encoding = _first_line(file, latin)
+    if header is not True and {"user", "item"} <= {c.role for c in columns if c.kind == "id"} and _lists_items(first):
+        return _load_item_lines(file)
+    text = _survey(file, start, first, encoding, header)
+    if text.header:
+        names = [name.strip() for name in text.fields]
+        chosen = pick(columns, names, text.label)
+    else:
+        names = [column.role for column in columns][: len(text.fields)]
+        chosen = _pick_by_position(columns, text)
+    codes, table = _parse(text, chosen, columns, latin)
+    return Loaded(
+        label=text.label,
+        codes=codes,
+        table=table,
+        names={role: names[place] for role, place in chosen.items()},
+        place=text.place,
+        is_text=True,
+        header=text.header,
+    )
+
+
+def _first_line(file: File, latin: bool) -> tuple[int, str, str]:
+    """(where it begins, the first line that is not empty, its encoding)."""
+    with file.open_text() as content:
+        start = 3 if content.read(3) == b"\xef\xbb\xbf" else 0
+        content.seek(start)
+        line = content.readline(FIRST_LINE)
         while line and not line.strip(b"\r\n"):
-            start, line = file.tell(), file.readline(FIRST_LINE)
-        after = file.tell()
+            start, line = content.tell(), content.readline(FIRST_LINE)
     if not line:
-        raise InputError(f"{label} is empty.")
+        raise NoRowsError(f"{file.label} is empty.")
     if len(line) == FIRST_LINE and not line.endswith(b"\n"):
-        raise InputError(f"the first line of {label} is longer than {FIRST_LINE:,} bytes; is it a table?")
+        raise InputError(f"the first line of {file.label} is longer than {FIRST_LINE:,} bytes; is it a table?")
+    encoding = "utf8"
     try:
-        first = line.decode("utf-8").rstrip("\r\n")
+        first = line.decode(encoding)
     except UnicodeDecodeError:
-        first = "\0"
+        encoding = "latin1"
+        first = line.decode(encoding) if latin else "\0"
     if "\0" in first:
-        raise InputError(f"{label} is not UTF-8 text; give a csv, tsv, dat or parquet file.")
-    ending = text_ending(path)
-    separator = _separator(first, ending)
+        raise InputError(f"{file.label} is not UTF-8 text; give a csv, tsv, dat or parquet file.")
+    return start, first, encoding
+
+
+def _survey(file: File, start: int, line: str, encoding: str, header: bool | None) -> TextFile:
+    first = line.rstrip("\r\n")
+    separator = _separator(first, file.ending)
     if separator is None:
-        raise InputError(f"cannot tell what kind of file {label} is; name it .csv, .tsv, .dat or .parquet.")
-    header = ending not in HEADERLESS_ENDINGS if header is None else header
-    fields = first.split("::") if separator == "::" else _csv_fields(first, separator, label)
-    return TextFile(path, label, separator, header, tuple(fields), after if header else start)
-
-
-def text_ending(path: Path) -> str:
-    return (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
+        raise InputError(f"cannot tell what kind of file {file.label} is; name it .csv, .tsv, .dat or .parquet.")
+    header = file.ending not in HEADERLESS_ENDINGS if header is None else header
+    fields = first.split("::") if separator == "::" else _csv_fields(first, separator, file.label)
+    after = start + len(line.encode(encoding))
+    return TextFile(file, separator, header, tuple(fields), after if header else start, encoding)
 
 
 def _separator(first: str, ending: str) -> str | None:
@@ -125,31 +155,123 @@ def _csv_fields(line: str, separator: str, label: str) -> list[str]:
         raise InputError(f"the first line of {label} cannot be read: {first_line_of(error)}.") from None
 
 
-def open_text(path: Path) -> IO[bytes]:
-    return Unpacking(path) if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]
+def _pick_by_position(columns: Sequence[Column], text: TextFile) -> dict[str, int]:
+    n_fields = len(text.fields)
+    if any(column.name is not None for column in columns[n_fields:]):
+        order = ", ".join(column.role for column in columns)
+        have = count(n_fields, "column")
+        raise InputError(f"{text.label} has {have} in its first line; without a header it must hold {order}.")
+    return {column.role: place for place, column in enumerate(columns[:n_fields])}
 
 
-class Unpacking(gzip.GzipFile):
-    """A .gz file as it reads unpacked, up to a size that no honest log has."""
+def _parse(
+    text: TextFile, chosen: dict[str, int], columns: Sequence[Column], latin: bool
+) -> tuple[dict[str, Codes], pa.Table]:
+    """Block by block where that works; Arrow guesses a type from the first block and fails where it is wrong.
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, "rb")
-        self._most = max(MOST_UNPACKED, MOST_TIMES * path.stat().st_size)
-        self._label = source_label(path)
+    What cannot be read even in one block is explained.
+    """
+    places = dict(zip(chosen, range(len(chosen)), strict=True))
+    for kinds in (("number", "time", "text"), ("number", "text")):
+        with text.file.open_text() as content, suppress(pa.ArrowInvalid):
+            content.seek(text.start)
+            reader = arrow_csv.open_csv(text.rows(content), **_options(text, chosen, columns, kinds, _BLOCK))
+            return gather(reader, places, columns)
+    with text.file.open_text() as content:
+        content.seek(text.start)
+        try:
+            table = arrow_csv.read_csv(text.rows(content), **_options(text, chosen, columns, ("text",), None))
+        except pa.ArrowInvalid as error:
+            if latin and text.encoding == "utf8" and "UTF8" in str(error):
+                return _parse(replace(text, encoding="latin1"), chosen, columns, latin)
+            raise _explain(error, text) from None
+    return gather(table.to_batches(), places, columns)
 
-    def read(self, size: int | None = -1) -> bytes:
-        return self._counted(super().read(size))
 
-    def read1(self, size: int = -1) -> bytes:
-        return self._counted(super().read1(size))
+def _options(
+    text: TextFile, chosen: dict[str, int], columns: Sequence[Column], kinds: tuple[str, ...], block: int | None
+) -> dict[str, Any]:
+    """Columns are called by their position, so that odd or repeated names in the file do no harm.
 
-    def readline(self, size: int | None = -1) -> bytes:
-        return self._counted(super().readline(size))
+    Those of `kinds` are read as numbers or text; the types of others are guessed, but ids are texts.
+    """
+    wanted = {"id": pa.dictionary(pa.int32(), pa.string()), "text": pa.string()}
+    types = {
+        str(chosen[column.role]): wanted.get(column.kind, pa.float64())
+        for column in columns
+        if column.role in chosen and column.kind in ("id", *kinds)
+    }
+    names = [str(i) for i in range(len(text.fields))]
+    return {
+        "read_options": arrow_csv.ReadOptions(column_names=names, block_size=block, encoding=text.encoding),
+        "parse_options": arrow_csv.ParseOptions(
+            delimiter=text.delimiter,
+            quote_char='"' if text.quoted else False,
+            newlines_in_values=text.quoted,
+        ),
+        "convert_options": arrow_csv.ConvertOptions(
+            column_types=types,
+            include_columns=[str(place) for place in chosen.values()],
+            null_values=[""],
+            strings_can_be_null=True,
+        ),
+    }
 
-    def _counted(self, content: bytes) -> bytes:
-        if self.tell() > self._most:
-            raise InputError(f"{self._label} unpacks to more than {self._most:,} bytes; unpack it first.")
-        return content
+
+def _explain(error: pa.ArrowInvalid, text: TextFile) -> InputError:
+    message = first_line_of(error)
+    if "Empty CSV" in message:
+        return NoRowsError(f"{text.label} has column names but no rows; give a table with at least one row.")
+    if "UTF8" in message:
+        return InputError(f"{text.label} is not UTF-8 text; save it in UTF-8.")
+    wanted = len(text.fields)
+    with suppress(csv.Error):
+        for line, fields in text.records():
+            if len(fields) != wanted:
+                have = count(len(fields), "field")
+                return InputError(
+                    f"line {line} of {text.label} has {have} where the first line has {wanted}; correct it."
+                )
+    return InputError(f"{text.label} cannot be read as a table; is a quote left open in it? ({message})")
+
+
+# Lines of a user and their items, as published splits for graph recommenders are written.
+
+
+def _lists_items(first: str) -> bool:
+    words = first.split()
+    return len(words) > 1 and all(word.isdigit() for word in words) and not any(s in first for s in SEPARATORS)
+
+
+def _load_item_lines(file: File) -> Loaded:
+    users, items = read_item_lines(file)
+    codes = {"user": Codes(), "item": Codes()}
+    codes["user"].add(pa.array(users))
+    codes["item"].add(pa.array(items))
+    return Loaded(
+        label=file.label,
+        codes=codes,
+        table=pa.table({}),
+        names={"user": "user", "item": "item"},
+        place=lambda row: f"pair {row + 1}",
+        notes=(f"{file.label} was read as lines of a user and their items.",),
+    )
+
+
+def read_item_lines(file: File) -> tuple[np.ndarray, np.ndarray]:
+    """(user, item) of each pair in lines of `user item item …`, all whole numbers."""
+    users: list[np.ndarray] = [np.zeros(0, dtype=np.int64)]
+    items = list(users)
+    with file.open_text() as content:
+        for number, line in enumerate(content, start=1):
+            words = line.split()
+            if not all(word.isdigit() and len(word) <= _MOST_DIGITS for word in words):
+                raise InputError(f"{file.label}, line {number}: expected a user and its items, all whole numbers.")
+            if words:
+                ids = np.array(words, dtype="S").astype(np.int64)
+                users.append(np.repeat(ids[:1], len(ids) - 1))
+                items.append(ids[1:])
+    return np.concatenate(users), np.concatenate(items)
 
 
 class SingleSeparator(io.RawIOBase):
@@ -177,110 +299,3 @@ class SingleSeparator(io.RawIOBase):
         buffer[:size] = self._ready[:size]
         self._ready = self._ready[size:]
         return size
-
-
-_BLOCK = 2**20
-"""Bytes of text that are parsed at once; also how far a quote may be left open before that is an error."""
-
-
-def load_text(path: Path, columns: Sequence[Column], header: bool | None) -> Loaded:
-    text = survey(path, header)
-    if text.header:
-        names = [name.strip() for name in text.fields]
-        chosen = pick(columns, names, text.label)
-    else:
-        names = [column.role for column in columns][: len(text.fields)]
-        chosen = _pick_by_position(columns, text)
-    codes, table = _parse(text, chosen, columns)
-    return Loaded(
-        label=text.label,
-        codes=codes,
-        table=table,
-        names={role: names[place] for role, place in chosen.items()},
-        place=text.place,
-        is_text=True,
-        header=text.header,
-    )
-
-
-def _pick_by_position(columns: Sequence[Column], text: TextFile) -> dict[str, int]:
-    n_fields = len(text.fields)
-    if any(column.name is not None for column in columns[n_fields:]):
-        order = ", ".join(column.role for column in columns)
-        have = _count(n_fields, "column")
-        raise InputError(f"{text.label} has {have} in its first line; without a header it must hold {order}.")
-    return {column.role: place for place, column in enumerate(columns[:n_fields])}
-
-
-def _parse(text: TextFile, chosen: dict[str, int], columns: Sequence[Column]) -> tuple[dict[str, Codes], pa.Table]:
-    """Block by block where that works; Arrow guesses a type from the first block and fails where it is wrong.
-
-    What cannot be read even as a whole is explained.
-    """
-    for kinds in (("number", "time"), ("number",)):
-        with open_text(text.path) as file, suppress(pa.ArrowInvalid):
-            file.seek(text.start)
-            reader = arrow_csv.open_csv(text.rows(file), **_options(text, chosen, columns, kinds, _BLOCK))
-            return gather(reader, dict(zip(chosen, range(len(chosen)), strict=True)), columns)
-    with open_text(text.path) as file:
-        file.seek(text.start)
-        try:
-            table = arrow_csv.read_csv(text.rows(file), **_options(text, chosen, columns, (), None))
-        except pa.ArrowInvalid as error:
-            raise _explain(error, text) from None
-    return gather(table.to_batches(), dict(zip(chosen, range(len(chosen)), strict=True)), columns)
-
-
-def _options(
-    text: TextFile,
-    chosen: dict[str, int],
-    columns: Sequence[Column],
-    kinds: tuple[str, ...],
-    block: int | None,
-) -> dict[str, Any]:
-    """Columns are called by their position, so that odd or repeated names in the file do no harm.
-
-    Those of `kinds` are read as numbers; the types of others are guessed, but ids are texts.
-    """
-    types: dict[str, pa.DataType] = {}
-    for column in columns:
-        if column.role in chosen and column.kind in ("id", *kinds):
-            wanted = pa.dictionary(pa.int32(), pa.string()) if column.kind == "id" else pa.float64()
-            types[str(chosen[column.role])] = wanted
-    return {
-        "read_options": arrow_csv.ReadOptions(column_names=[str(i) for i in range(len(text.fields))], block_size=block),
-        "parse_options": arrow_csv.ParseOptions(
-            delimiter=text.delimiter,
-            quote_char='"' if text.quoted else False,
-            newlines_in_values=text.quoted,
-        ),
-        "convert_options": arrow_csv.ConvertOptions(
-            column_types=types,
-            include_columns=[str(place) for place in chosen.values()],
-            null_values=[""],
-            strings_can_be_null=True,
-        ),
-    }
-
-
-def _explain(error: pa.ArrowInvalid, text: TextFile) -> InputError:
-    message = first_line_of(error)
-    if "Empty CSV" in message:
-        return InputError(f"{text.label} has column names but no rows; give a table with at least one row.")
-    if "UTF8" in message:
-        return InputError(f"{text.label} is not UTF-8 text; save it in UTF-8.")
-    wanted = len(text.fields)
-    try:
-        for line, fields in text.records():
-            if len(fields) != wanted:
-                have = _count(len(fields), "field")
-                return InputError(
-                    f"line {line} of {text.label} has {have} where the first line has {wanted}; correct it."
-                )
-    except csv.Error:
-        pass
-    return InputError(f"{text.label} cannot be read as a table; is a quote left open in it? ({message})")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

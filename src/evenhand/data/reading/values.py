@@ -6,6 +6,9 @@ number may come as text, a time as a date; a value that is neither is named by i
 
 from __future__ import annotations
 
+from contextlib import suppress
+from datetime import UTC, datetime
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,43 +18,47 @@ from evenhand.data.reading.columns import Loaded, is_string, quoted
 from evenhand.utils.errors import InputError
 
 
-def encode_ids(loaded: Loaded, role: str) -> tuple[np.ndarray, pa.Array]:
-    """(int32 code of each row, sorted unique ids that occur); the codes are the caller's to use up."""
+def encode_ids(loaded: Loaded, role: str, *, strict: bool = True) -> tuple[np.ndarray, pa.Array]:
+    """(int32 code of each row, sorted unique ids that occur); the codes are the caller's to use up.
+
+    A row without an id is an error, or, unless `strict`, has the code -1; then blanks are no id either.
+    """
     values, codes = loaded.codes[role].finish()
-    ids = _as_ids(loaded, role, values, bool(len(codes)) and codes.min() < 0)
-    empty = np.asarray(pc.is_null(ids) if pa.types.is_integer(ids.type) else pc.equal(ids.fill_null(""), ""))
-    if empty.any() or codes.min() < 0:
+    if is_string(values.type):
+        values = values.cast(pa.string())
+        shown = values if strict else pc.utf8_trim_whitespace(values)
+        values = pc.if_else(pc.equal(shown.fill_null(""), ""), pa.scalar(None, values.type), values)
+    ids = _as_ids(loaded, role, values)
+    empty = np.asarray(ids.is_null())
+    if strict and (empty.any() or codes.min() < 0):
         # The extra last entry answers for code -1, a null.
         missing = np.append(empty, True)[codes]
         if missing.any():
             where = loaded.place(int(missing.argmax()))
             raise InputError(f"{loaded.called(role)} has no id in {where}; fill it in or drop such rows.")
-    vocabulary = ids.filter(pa.array(used(codes, len(ids)))).unique()
+    vocabulary = ids.filter(pa.array(used(codes, len(ids)) & ~empty)).unique()
     vocabulary = vocabulary.take(pc.sort_indices(vocabulary))
     recode(codes, np.asarray(pc.index_in(ids, value_set=vocabulary).fill_null(-1)))
     return codes, vocabulary
 
 
-def _as_ids(loaded: Loaded, role: str, values: pa.Array, absent: bool) -> pa.Array:
+def _as_ids(loaded: Loaded, role: str, values: pa.Array) -> pa.Array:
     """The values in a type that can be an id: integers or strings."""
     kind = values.type
     if pa.types.is_null(kind):
         return values.cast(pa.string())
     if is_string(kind):
-        return _integers_if_exact(values) if loaded.is_text else values.cast(pa.string())
+        return _integers_if_exact(values) if loaded.is_text else values
     if pa.types.is_integer(kind):
         return _int64_or_string(values)
     if pa.types.is_floating(kind):
+        # A frame turns integers into floats where some are missing.
         try:
-            whole = values.cast(pa.int64())
+            return pc.if_else(pc.is_nan(values), pa.scalar(None, kind), values).cast(pa.int64())
         except pa.ArrowInvalid:
-            whole = None
-        if whole is not None and not whole.null_count and not absent:
-            return whole
-        raise InputError(
-            f"{loaded.called(role)} has type {kind} with missing or fractional values; "
-            "drop the rows without an id and convert the column to integers or strings."
-        )
+            raise InputError(
+                f"{loaded.called(role)} has type {kind} with fractional values; convert it to integers or strings."
+            ) from None
     raise InputError(f"{loaded.called(role)} has type {kind}; ids must be integers or strings.")
 
 
@@ -151,3 +158,51 @@ def _first_that_fails(texts: pa.ChunkedArray, target: pa.DataType) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if _parses(texts.slice(low, middle - low), target) else (low, middle)
     return low
+
+
+def as_moment(value: str | float, times: np.ndarray, what: str) -> float:
+    """A number as it is, or an ISO date (UTC where it names no time zone) in the unit of `times`."""
+    text = str(value).strip()
+    dated = _largest(times) >= _EARLIEST
+    with suppress(ValueError):
+        number = float(text)
+        if np.isfinite(number) and not (dated and text.isdigit() and len(text) in (4, 8)):
+            return number
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError:
+        date = None
+    if date is None or text.isdigit():
+        raise InputError(f"{what} is '{quoted(text)}', which is neither a number nor a date such as 2026-09-01.")
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=UTC)
+    return date.timestamp() * ticks_per_second(times)
+
+
+def as_span(value: str | float, times: np.ndarray) -> float:
+    """A number as it is, or a span such as 7d, 12h, 30m or 90s in the unit of `times`."""
+    text = str(value).strip()
+    seconds = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}.get(text[-1:])
+    try:
+        span = float(text) if seconds is None else float(text[:-1]) * seconds * ticks_per_second(times)
+    except ValueError:
+        span = -1.0
+    if not 0 <= span < np.inf:
+        raise InputError(f"'{quoted(text)}' is no span of time; give a number, or 7d, 12h, 30m, 90s.")
+    return span
+
+
+def ticks_per_second(times: np.ndarray) -> float:
+    """Whether times are in seconds, milli-, micro- or nanoseconds since 1970, by the size of the largest."""
+    largest = _largest(times)
+    if largest < _EARLIEST:
+        raise InputError(f"the timestamps (up to {largest:g}) are no dates; give numbers in their own unit.")
+    return next((ticks for ticks in (1.0, 1e3, 1e6) if largest < 1e11 * ticks), 1e9)
+
+
+_EARLIEST = 1e8
+"""Times up to here cannot be told from plain numbers: as seconds they end in 1973."""
+
+
+def _largest(times: np.ndarray) -> float:
+    return float(np.nanmax(np.abs(times), initial=0.0))

@@ -1,0 +1,197 @@
+"""How one part is drawn out of a log: a rule for each question that a test can ask.
+
+*Predict the log* (random, per-user), *predict what comes next* (leave-last-out, time), and *would each item find its
+users* (popularity-shift). A rule is applied once for the test part and once, to what is left, for validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.data.interactions import Interactions
+from evenhand.utils.errors import InputError, unknown
+from evenhand.utils.keyed import keyed_uniform
+from evenhand.utils.text import count
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What is to be held out of which pairs."""
+
+    data: Interactions
+    share: float
+    keys: np.ndarray
+    """uint64 [n_pairs]: a random key for each pair; the smallest are taken."""
+    seed: int
+    name: str
+    """test or validation."""
+    before: Interactions | None = None
+    """The part that was held out before this one."""
+    another: bool = False
+    """Whether another part will be held out of what is left."""
+    cut: float | None = None
+    """For `time`: the moment from which on pairs are held out, instead of a share."""
+    gap: float = 0.0
+    """For `time`: pairs within this span before the part are left out altogether."""
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Which pairs a rule holds out."""
+
+    held_out: np.ndarray
+    """bool [n_pairs]"""
+    notes: tuple[str, ...] = ()
+    dropped: np.ndarray | None = None
+    """bool [n_pairs]: pairs that belong to no part."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One way to hold out a part."""
+
+    draw: Callable[[Request], Drawn]
+    label: str
+    """How a description of a split begins."""
+    seeded: bool = True
+    """Whether the seed decides which pairs are drawn."""
+    needs_times: bool = False
+
+
+def rule_named(how: str) -> tuple[str, Rule]:
+    """The rule and its full name; `last` is short for leave-last-out."""
+    name = "leave-last-out" if how == "last" else how
+    if name not in RULES:
+        raise unknown("split", how, RULES)
+    return name, RULES[name]
+
+
+def random_keys(n: int, seed: int) -> np.ndarray:
+    """uint64 [n]. Raw bits stay the same across numpy versions."""
+    return np.random.PCG64(seed).random_raw(n)
+
+
+def _random(ask: Request) -> Drawn:
+    held_out = np.zeros(len(ask.data), dtype=bool)
+    held_out[np.argsort(ask.keys, kind="stable")[: round(ask.share * len(ask.data))]] = True
+    return Drawn(held_out)
+
+
+def _per_user(ask: Request) -> Drawn:
+    data = ask.data
+    place = _place_in_row(data, np.lexsort((ask.keys, data.users)))
+    # As in decimal: 0.29 of 100 is 29 although 0.29 * 100 < 29 in binary.
+    floors = np.floor(ask.share * data.activity + 1e-9).astype(np.int64)
+    take = np.minimum(floors, np.maximum(data.activity - 1, 0))
+    return Drawn(place < take[data.users])
+
+
+def _leave_last_out(ask: Request) -> Drawn:
+    data = ask.data
+    # Pairs of one moment are ordered by item, so that the result is always the same.
+    place = _place_in_row(data, np.lexsort((data.items, data.timestamps, data.users)))  # type: ignore[arg-type]
+    enough = data.activity >= (3 if ask.another else 2)
+    if ask.before is not None:
+        enough &= ask.before.activity > 0
+    return Drawn(enough[data.users] & (place == data.activity[data.users] - 1))
+
+
+def _time(ask: Request) -> Drawn:
+    times = ask.data.timestamps
+    assert times is not None
+    notes: tuple[str, ...] = ()
+    if ask.cut is not None:
+        held_out, start = times >= ask.cut, ask.cut
+    else:
+        order = np.lexsort((ask.keys, times))
+        first = _cut_between_moments(times[order], ask.share)
+        held_out = np.zeros(len(times), dtype=bool)
+        held_out[order[first:]] = True
+        start = times[order[first]] if first < len(times) else np.inf
+        if 0 < first < len(times) and times[order[first - 1]] == start:
+            notes = (f"The {ask.name} part starts amid pairs of one moment, divided by split seed {ask.seed}.",)
+    if not ask.gap:
+        return Drawn(held_out, notes)
+    dropped = ~held_out & (times > start - ask.gap)
+    notes += (f"{count(int(dropped.sum()), 'pair')} within the gap before the {ask.name} part are in no part.",)
+    return Drawn(held_out, notes, dropped)
+
+
+def _popularity_shift(ask: Request) -> Drawn:
+    """Draw an item uniformly, then one of its remaining pairs, until there are enough.
+
+    An item keeps at least one pair, so an item with a single pair is never drawn. Drawing items in rounds gives the
+    same distribution as one by one: an item that is used up is out of the draw either way.
+    """
+    data = ask.data
+    wanted, most = round(ask.share * len(data)), np.maximum(data.popularity - 1, 0)
+    if wanted > most.sum():
+        raise InputError(
+            f"a popularity-shift split cannot hold out {wanted:,} of {count(len(data), 'pair')} for {ask.name}: every "
+            f"item keeps one, so at most {int(most.sum()):,} can be drawn; choose a smaller share."
+        )
+    taken = np.zeros(data.n_items, dtype=np.int64)
+    stream = 0 if ask.name == "test" else 1
+    turn = 0
+    while (missing := wanted - int(taken.sum())) > 0:
+        open_items = np.flatnonzero(taken < most)
+        draws = keyed_uniform(ask.seed, _SHIFT, stream, turn, np.arange(missing))
+        drawn = np.bincount(open_items[(draws * len(open_items)).astype(np.int64)], minlength=data.n_items)
+        taken = np.minimum(taken + drawn, most)
+        turn += 1
+    order = np.lexsort((ask.keys, data.items))
+    place = np.empty(len(data), dtype=np.int64)
+    place[order] = np.arange(len(data)) - np.repeat(np.cumsum(data.popularity) - data.popularity, data.popularity)
+    return _leave_one_to_each_user(ask, place < taken[data.items])
+
+
+def _leave_one_to_each_user(ask: Request, held_out: np.ndarray) -> Drawn:
+    """A user whose pairs were all drawn gets one of them back, so that a model can know them."""
+    data = ask.data
+    bare = (np.bincount(data.users[held_out], minlength=data.n_users) == data.activity) & (data.activity > 0)
+    if not bare.any():
+        return Drawn(held_out)
+    place = _place_in_row(data, np.lexsort((ask.keys, data.users)))
+    note = f"{count(int(bare.sum()), 'user')} had every pair drawn; one of them stays outside the {ask.name} part."
+    return Drawn(held_out & ~(bare[data.users] & (place == 0)), (note,))
+
+
+_SHIFT = 0x5417
+"""A stream of keyed randomness of its own."""
+
+RULES: dict[str, Rule] = {
+    "random": Rule(_random, "random"),
+    "per-user": Rule(_per_user, "per user"),
+    "leave-last-out": Rule(_leave_last_out, "leave last out", seeded=False, needs_times=True),
+    "time": Rule(_time, "by time", seeded=False, needs_times=True),
+    "popularity-shift": Rule(_popularity_shift, "popularity shift"),
+}
+"""Every way to hold out a part, by the name that commands and functions take.
+
+- random: pairs drawn over the whole log.
+- per-user: that share of each user's pairs, rounded down, so that nobody's only pair is drawn.
+- leave-last-out (or last): each user's last pair; users with too few pairs for that keep all. The share has no effect.
+- time: the last pairs of the whole log, or all from a given moment on; pairs of one moment stay together if they can.
+- popularity-shift: items drawn uniformly, whatever their popularity; every item and every user keeps a pair.
+"""
+
+
+def _place_in_row(data: Interactions, order: np.ndarray) -> np.ndarray:
+    """For each pair its place (from 0) among its user's pairs, when `order` sorts users first."""
+    place = np.empty(len(data), dtype=np.int64)
+    place[order] = np.arange(len(data)) - data.indptr[data.users]
+    return place
+
+
+def _cut_between_moments(times: np.ndarray, share: float) -> int:
+    """Where the last share of the sorted times begins, moved to the nearest change of moment, if any."""
+    cut = len(times) - round(share * len(times))
+    if not 0 < cut < len(times):
+        return cut
+    moment = times[cut]
+    sides = (int(np.searchsorted(times, moment, side)) for side in ("left", "right"))
+    inner = [side for side in sides if 0 < side < len(times)]
+    return min(inner, key=lambda side: abs(side - cut), default=cut)

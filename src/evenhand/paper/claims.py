@@ -1,0 +1,224 @@
+"""What finished results say of the paper's claims, each with the test it rests on.
+
+AUC-NS against every other row: a paired t test over seeds, Holm's adjustment over all rows of one metric and
+k, and the bootstrap over users that was made when the rows were trained. Sweeps: seeds alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evenhand.metrics.statistics import Interval, holm, paired_over_seeds
+from evenhand.paper.published import cells
+from evenhand.paper.results import Document
+from evenhand.paper.tables import title
+from evenhand.paper.user_values import COMPARED, REFERENCE
+
+LEVEL = 0.05
+WANTED = {"precision": 1, "ndcg": 1, "ohr": -1}
+"""The direction that the paper claims for its method."""
+_PAPERS = {cell.method for cell in cells("performance")} - {REFERENCE}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A question, its answer, and the line that says both."""
+
+    what: str
+    """Which experiment."""
+    holds: bool | None
+    """None where the results cannot tell."""
+    text: str
+    metric: str = ""
+    """As `ohr@5`; empty for a sweep."""
+    other: str = ""
+    """Whom AUC-NS is compared with; empty where the claim is about all of them, or about a sweep."""
+    gap: float | None = None
+    """AUC-NS − the other."""
+
+
+def claims(documents: Mapping[str, Document]) -> list[Claim]:
+    """Every answer that result files give, by file; see `results.documents`."""
+    readers = {"overall": _against_all, "alpha": _over_alpha, "beta": _over_beta, "gamma": _range_against_k}
+    return [claim for document in documents.values() for claim in readers[document["identity"]["part"]](document)]
+
+
+def _against_all(document: Document) -> Iterator[Claim]:
+    entries = document["entries"]
+    others = [label for label in entries if label != REFERENCE and not label.startswith(f"{REFERENCE}:")]
+    if REFERENCE not in entries or not others:
+        return
+    for metric in COMPARED:
+        for k in document["identity"]["ks"]:
+            found = list(_one_metric(document, others, metric, k))
+            yield _summed_up(found, document, metric, k)
+            yield from found
+
+
+def _summed_up(found: list[Claim], document: Document, metric: str, k: int) -> Claim:
+    """How many of the paper's baselines AUC-NS beats, and how many rows that the paper does not have."""
+    word = "higher" if WANTED[metric] > 0 else "lower"
+    rows = {claim.other: claim.holds for claim in found}
+    counted = []
+    for whose, mine in (("the paper's baselines", _PAPERS), ("the other rows", set(rows) - _PAPERS)):
+        asked = [label for label in rows if label in mine]
+        kept = [label for label in asked if not rows[label]]
+        but = f" (not {', '.join(kept)})" if kept and len(kept) < len(asked) else ""
+        if asked:
+            counted.append(f"{len(asked) - len(kept)} of {len(asked)} of {whose}{but}")
+    known = all(holds is not None for holds in rows.values())
+    holds = all(rows[label] for label in rows if label in _PAPERS) if known else None
+    text = f"{metric}@{k}: {REFERENCE} is {word}, beyond chance, than {' and '.join(counted)}."
+    return Claim(title(document), holds, text, f"{metric}@{k}")
+
+
+def _one_metric(document: Document, others: list[str], metric: str, k: int) -> Iterator[Claim]:
+    entries, key = document["entries"], f"{metric}@{k}"
+    tests = [over_seeds(entries[REFERENCE], entries[label], key) for label in others]
+    adjusted = holm([np.nan if test is None else test.p for test in tests])
+    users = {(line["name"], line["k"], line["metric"]): line for line in document["over_users"]}
+    seeds = document["identity"]["seeds"]
+    for label, test, p in zip(others, tests, adjusted, strict=True):
+        gap = _mean(entries[REFERENCE], key) - _mean(entries[label], key)
+        line = users.get((label, k, metric))
+        sides = [side for side in (_side(test, p), _side_of_users(line)) if side is not None]
+        wanted = WANTED[metric]
+        holds = None if not sides else all(side == wanted for side in sides)
+        word = {1: "higher", -1: "lower"}.get(sides[0]) if len(set(sides)) == 1 else None
+        verdict = "no test" if not sides else f"{word} beyond chance" if word else "within the uncertainty"
+        reasons = [] if test is None else [f"over {seeds} seeds {_span(test.low, test.high)}, Holm p {_p(p)}"]
+        reasons += [] if line is None else [f"over users {_span(line['low'], line['high'])}"]
+        text = f"{key}, {REFERENCE} − {label}: {_signed(gap)} ({'; '.join(reasons) or 'one seed'}): {verdict}."
+        yield Claim(title(document), holds, text, key, label, None if math.isnan(gap) else gap)
+
+
+def _over_alpha(document: Document) -> Iterator[Claim]:
+    """Precision is said to rise and fall, OHR to be level up to the best α and to rise beyond it."""
+    yield from _inverted_u(document, {"precision@5": 1})
+    yield from _rise_at_the_end(document, "ohr@5")
+
+
+def _over_beta(document: Document) -> Iterator[Claim]:
+    """Precision is said to rise and fall, OHR to fall and rise."""
+    yield from _inverted_u(document, {"precision@5": 1, "ohr@5": -1})
+
+
+def _rise_at_the_end(document: Document, key: str) -> Iterator[Claim]:
+    """Whether the largest value has more than the one with the least, and more than the smallest."""
+    entries, part = document["entries"], document["identity"]["part"]
+    values = sorted(entries, key=float)
+    if len(values) < 3:
+        return
+    least, first, last = _best(entries, key, -1), values[0], values[-1]
+    tests = [over_seeds(entries[last], entries[other], key) for other in (least, first)]
+    adjusted = holm([np.nan if test is None else test.p for test in tests])
+    known = all(test is not None for test in tests)
+    risen = all(_side(test, p) == 1 for test, p in zip(tests, adjusted, strict=True))
+    shown = dict.fromkeys((first, least, last))
+    heights = ", ".join(f"{value} {_mean(entries[value], key):.4f}" for value in shown)
+    shape = f": a rise at the end (Holm p {_p(max(adjusted))} at most)" if risen else ": no rise at the end"
+    text = f"{key} over {part}: {heights}{shape if known else ''}."
+    yield Claim(title(document), risen if known else None, text)
+
+
+def _inverted_u(document: Document, metrics: Mapping[str, int]) -> Iterator[Claim]:
+    """Whether the best value lies inside the range and both ends are worse, beyond chance over seeds.
+
+    The best is picked on the seeds that it is tested with, which flatters it a little.
+    """
+    entries, part = document["entries"], document["identity"]["part"]
+    values = sorted(entries, key=float)
+    if len(values) < 3:
+        return
+    for key, sign in metrics.items():
+        best = _best(entries, key, sign)
+        ends = [value for value in (values[0], values[-1]) if value != best]
+        tests = [over_seeds(entries[best], entries[end], key) for end in ends]
+        adjusted = holm([np.nan if test is None else test.p for test in tests])
+        worse = [_side(test, p) == sign for test, p in zip(tests, adjusted, strict=True)]
+        known = all(test is not None for test in tests)
+        holds = (len(ends) == 2 and all(worse)) if known else None
+        said = [f"worse, Holm p {_p(p)}" if is_ else "no worse" for is_, p in zip(worse, adjusted, strict=True)]
+        compared = "; ".join(
+            f"{end} with {_mean(entries[end], key):.4f} ({how})" for end, how in zip(ends, said, strict=True)
+        )
+        name = "inverted U" if sign > 0 else "U"
+        shape = "" if holds is None else f": {'an' if sign > 0 else 'a'} {name}" if holds else f": no {name}"
+        top = f"best at {best} ({_mean(entries[best], key):.4f})"
+        text = f"{key} over {part}: {top}, ends: {compared}{shape}."
+        yield Claim(title(document), holds, text)
+
+
+def _range_against_k(document: Document) -> Iterator[Claim]:
+    """Whether longer lists want a larger γ: the best γ of each k, and whether the first is worse there."""
+    entries = document["entries"]
+    values = sorted(entries, key=float)
+    if len(values) < 2:
+        return
+    ks = document["identity"]["ks"]
+    best = {k: _best(entries, f"precision@{k}") for k in ks}
+    short = best[ks[0]]
+    for k in ks[1:]:
+        key = f"precision@{k}"
+        test = over_seeds(entries[best[k]], entries[short], key)
+        larger = float(best[k]) > float(short)
+        holds = None if test is None else larger and _side(test, test.p) == 1
+        gap = _mean(entries[best[k]], key) - _mean(entries[short], key)
+        span = "" if test is None else f" ({_span(test.low, test.high)} over seeds)"
+        text = (
+            f"{key}: best gamma {best[k]}, that of top {ks[0]} is {short}; "
+            f"the former has {_signed(gap)}{span}: "
+            f"{'no test' if holds is None else 'a larger gamma for longer lists' if holds else 'not shown'}."
+        )
+        yield Claim(title(document), holds, text)
+
+
+def over_seeds(mine: dict[str, Any], other: dict[str, Any], key: str) -> Interval | None:
+    """The paired test of two rows; what has one value, whatever the seed, stands for every seed."""
+    sides = [entry["metrics"][key]["values"] for entry in (mine, other)]
+    if any(value is None for side in sides for value in side):
+        return None
+    seeds = max(map(len, sides))
+    a, b = (side * seeds if len(side) == 1 else side for side in sides)
+    return paired_over_seeds(np.array(a), np.array(b))
+
+
+def _best(entries: dict[str, Any], key: str, sign: int = 1) -> str:
+    return max(sorted(entries, key=float), key=lambda value: sign * _mean(entries[value], key))
+
+
+def _mean(entry: dict[str, Any], key: str) -> float:
+    found = entry["metrics"][key]["mean"]
+    return float("nan") if found is None else float(found)
+
+
+def _side(test: Interval | None, p: float) -> int | None:
+    """1 or −1: which way a difference goes beyond chance; 0 if it does not; None without a test."""
+    if test is None:
+        return None
+    return 0 if p > LEVEL else 1 if test.difference > 0 else -1
+
+
+def _side_of_users(line: dict[str, Any] | None) -> int | None:
+    if line is None:
+        return None
+    return 1 if line["low"] > 0 else -1 if line["high"] < 0 else 0
+
+
+def _span(low: float, high: float) -> str:
+    return f"{_signed(low)} to {_signed(high)}"
+
+
+def _signed(number: float) -> str:
+    if math.isnan(number):
+        return "undefined"
+    return f"{number:+.4f}".replace("-", "−")
+
+
+def _p(p: float) -> str:
+    return "< .0001" if p < 1e-4 else f"{p:.4f}".removeprefix("0")
