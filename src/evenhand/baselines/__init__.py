@@ -6,5 +6,6 @@ from evenhand.baselines.blend import Blend, GivenVectors
 from evenhand.baselines.ease import EASE
 from evenhand.baselines.itemknn import ItemKNN
 from evenhand.baselines.popular import Popular
+from evenhand.baselines.recipe import Recipe
 
-__all__ = ["ALS", "EASE", "Baseline", "Blend", "GivenVectors", "ItemKNN", "Popular"]
+__all__ = ["ALS", "EASE", "Baseline", "Blend", "GivenVectors", "ItemKNN", "Popular", "Recipe"]

@@ -25,17 +25,20 @@ class EASE(Baseline):
     """`min ‖X - XB‖² + l2·‖B‖²` with `diag(B) = 0`; the scores of a user are the row `X_u B`.
 
     With `P = (XᵀX + l2·I)⁻¹` the minimum is `B_ij = -P_ij / P_jj` off the diagonal.
-    With `balance`, X·D stands for X, where `D_ii = (n_i / mean)^-balance`, and the scores are `X_u D B D⁻¹`.
+    With `balance`, X·D stands for X, where `D_ii = (n_i / mean)^-balance`, and the scores are `X_u D B D^-lift`.
     """
 
     l2: float = 400
     """Ridge penalty: the larger, the closer to plain co-occurrence; larger data bears more."""
     balance: float = 0
     """Divide an item's column of X by its popularity to this power first, which spares rare items."""
+    lift: float = 1
+    """How much of that the scores get back: 1 all of it; the less, the more rare items are recommended."""
 
     def __post_init__(self) -> None:
         check_number("l2", self.l2, zero=False)
-        check_number("balance", self.balance, zero=True)
+        for name in ("balance", "lift"):
+            check_number(name, getattr(self, name), zero=True)
 
     def fit_pairs(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> ItemWeightModel:
         device, n = torch.device(device), train.n_items
@@ -56,7 +59,7 @@ class EASE(Baseline):
         del factor
         weights /= -weights.diagonal().clone()
         weights.fill_diagonal_(0)
-        weights *= scale[:, None] / scale
+        weights *= scale[:, None] / scale**self.lift
         return self.item_model(train, DenseTable(weights.float().contiguous()))
 
     def _scale(self, popularity: Tensor) -> Tensor:

@@ -28,11 +28,22 @@ def command(
     splitting: opt.Splitting,
     reading: opt.Reading,
     method: Annotated[
-        str | None, typer.Option(help="A method or baseline, as name or name:key=value (default auc-ns).")
+        str | None, typer.Option(help="A method by its name, or name:key=value; without one, --recipe best.")
     ] = None,
     recipe: Annotated[
         str | None,
-        typer.Option(help="best: a blend that tunes itself. fast: als, in seconds. One seed unless told."),
+        typer.Option(help="best: the best blend that the budget allows. fast: the same in 30 seconds."),
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Time for a recipe: 90s, 10m, 1h (default 10m on a CPU, 3m on a GPU).")
+    ] = None,
+    aim: Annotated[
+        str | None,
+        typer.Option(help="What a recipe chooses for: log (predict the log), items (each item finds its users) or next."),
+    ] = None,
+    goal: Annotated[
+        str | None,
+        typer.Option("--for", help="accuracy, or exposure: hits get at most 1.2 times their share of demand."),
     ] = None,
     base: Annotated[
         str | None,
@@ -43,8 +54,9 @@ def command(
         typer.Option(help="How much the base counts, 0 to 1; else chosen on pairs held out of train."),
     ] = None,
     refit: Annotated[
-        bool, typer.Option("--refit", help="Then train on all data, for as long as was best: for production.")
-    ] = False,
+        bool,
+        typer.Option("--refit/--no-refit", help="Fit to everything at the end, a given test file excepted."),
+    ] = True,
     k: opt.Ks = "5,10,20",
     hot: opt.Hot = None,
     force: opt.Force = False,
@@ -58,20 +70,23 @@ def command(
     from evenhand.cli.plan import make_plan
     from evenhand.experiments.compare import rows_of
     from evenhand.experiments.output import run_folder
-    from evenhand.methods import RECIPES, on_top_of, parse
-    from evenhand.utils.errors import InputError, unknown
+    from evenhand.methods import on_top_of, parse, recipe_text
+    from evenhand.utils.errors import InputError
     from evenhand.utils.progress import task
 
     if recipe is not None and (method is not None or base is not None):
         raise InputError("--recipe stands for a method; leave --method and --base out.")
-    if recipe is not None and recipe not in RECIPES:
-        raise unknown("recipe", recipe, RECIPES)
     if base is None and base_share is not None:
         raise InputError("--base-share says how much --base counts; name one.")
+    is_recipe = method is None and base is None
+    if not is_recipe and (given := [o for o, v in (("budget", budget), ("aim", aim), ("for", goal)) if v is not None]):
+        raise InputError(f"--{given[0]} belongs to a recipe; leave --method and --base out.")
     source = context.get_parameter_source("seeds")
-    if recipe is not None and (source is None or source.name == "DEFAULT"):
+    if is_recipe and (source is None or source.name == "DEFAULT"):
         training = replace(training, seeds=1)  # one model recommends; more would only be thrown away
-    text = RECIPES[recipe] if recipe else method or "auc-ns"
+    text = method or (recipe_text(recipe or "best", budget, aim, goal) if is_recipe else "auc-ns")
+    if is_recipe and aim is not None:
+        splitting = for_aim(splitting, aim)
     asked = parse(text) if base is None else on_top_of(base, method, base_share, training.encoder)
     if asked.encoder_name is None:
         _refuse_flags(asked.label, training, {"encoder"} if base is not None else set())
@@ -112,8 +127,20 @@ def command(
     how = "" if one.encoder_name is None else f"{one.encoder_name}, "
     shortened = show.print_rows(screen, rows, f"{data}, {how}protocol {plan.conditions.protocol}")
     show.print_notes(screen, [f"split {plan.source.split.description}", *fitted.notes, *shortened])
-    which = f" (seed {recommends} recommends)" if one.seeded else ""
+    if "tried" in final.info:
+        show.print_tried(screen, final.info["tried"])
+    which = f" (seed {recommends} recommends)" if one.seeded and not is_recipe else ""
     show.print_sentence(screen, f"Model written to {out}/{which}.")
+
+
+def for_aim(splitting: opt.Splitting, aim: str) -> opt.Splitting:
+    """Validation and, where none is given, test drawn as the aim will ask; what was said otherwise stays."""
+    from evenhand.baselines.recipe import AIMS
+
+    rule = AIMS.get(aim)
+    if rule is None or splitting.split != opt.Splitting().split:
+        return splitting
+    return replace(splitting, validation=rule) if splitting.test is not None else replace(splitting, split=rule)
 
 
 def _refuse_flags(label: str, training: opt.Training, allowed: set[str]) -> None:
