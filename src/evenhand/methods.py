@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evenhand.baselines.recipe import FAST
 from evenhand.baselines import ALS, EASE, Baseline, Blend, GivenVectors, ItemKNN, Popular, Recipe
+from evenhand.baselines.recipe import FAST
 from evenhand.encoders import MF, Encoder, encoder_named
 from evenhand.models.base import Model
-from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Objective, Reg
+from evenhand.objectives import BPR, BSL, IPS, MACR, PSL, AUCSoftmax, BCLoss, CausE, Objective, Reg, SLatK, Softmax
 from evenhand.samplers import (
     AUCSampler,
     BalancedSampler,
@@ -122,6 +122,13 @@ REGISTRY: Mapping[str, Entry] = {
         _trained("cause", UniformSampler, "a sample even over items steers", "Bonner & Vasile 2018", CausE),
         _trained("bc-loss", UniformSampler, "margins where popularity predicts badly", "Zhang et al. 2022", BCLoss),
         _trained("auc-ns", AUCSampler, "the negative that most raises the partial AUC", "Liu et al. 2023"),
+        _trained(
+            "softmax", UniformSampler, "the positive against negatives that a batch shares", "Wu et al. 2023", Softmax
+        ),
+        _trained("psl", UniformSampler, "softmax with a milder activation", "Yang et al. 2024", PSL),
+        _trained("slatk", UniformSampler, "softmax weighed by the user's top k", "Yang et al. 2025", SLatK),
+        _trained("bsl", UniformSampler, "softmax with a weight on the negatives", "Wu et al. 2024", BSL),
+        _trained("auc-softmax", UniformSampler, "softmax whose negatives count by P(TN)", "evenhand", AUCSoftmax),
         _baseline("popular", Popular, "the items that most users interacted with, for everyone", "–"),
         _baseline("itemknn", ItemKNN, "items like those the user interacted with", "Sarwar et al. 2001"),
         _baseline("ease", EASE, "a linear item-to-item model in closed form", "Steck 2019"),

@@ -56,9 +56,7 @@ class Shortlists:
         head = np.zeros(pairs.n_items, dtype=bool)
         head[np.argsort(-pairs.popularity, kind="stable")[: max(1, pairs.n_items // 10)]] = True
         step = max(1, _CHUNK_CELLS // (pairs.n_items * len(models)))
-        chunks = [
-            _shortlist(models, pairs, held, users[begin : begin + step]) for begin in range(0, len(users), step)
-        ]
+        chunks = [_shortlist(models, pairs, held, users[begin : begin + step]) for begin in range(0, len(users), step)]
         scores, wanted, absent, items = (torch.cat(each, dim=-2) for each in zip(*chunks, strict=True))
         sizes = torch.from_numpy(np.minimum(held.activity[users], K))
         ideal = torch.cumsum(_discounts(K), 0)[sizes - 1]

@@ -97,7 +97,9 @@ class Recipe(Baseline):
         chosen = search.blend()
         shares = tuple(share for _, share in chosen)
         final = Blend(tuple(lasting(one.method, one.epochs) for one, _ in chosen), shares)
-        tried = [one.record(dict((id(part), share) for part, share in chosen).get(id(one), 0.0)) for one in search.tried]
+        tried = [
+            one.record(dict((id(part), share) for part, share in chosen).get(id(one), 0.0)) for one in search.tried
+        ]
         settled = {one.method.label: share for one, share in chosen}
         info = {**final.info(self.label, settled), "tried": tried, "aim": self.aim, "goal": self.goal}
         if again:
@@ -264,7 +266,9 @@ def candidates(pairs: Interactions, aim: Aim, device: torch.device) -> dict[str,
         for t in (0.1, 0.2, 0.14, 0.07)
     ]
     graph = [
-        Trained(UniformSampler(), Softmax(temperature=t, shared=shared), LightGCN(dim=width, layers=1), settings, "softmax")
+        Trained(
+            UniformSampler(), Softmax(temperature=t, shared=shared), LightGCN(dim=width, layers=1), settings, "softmax"
+        )
         for t in (0.1, 0.2)
     ]
     return {

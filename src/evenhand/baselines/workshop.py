@@ -69,5 +69,9 @@ class Workshop:
     def _place(self, method: Method) -> Path | None:
         if self.folder is None:
             return None
-        described = json.dumps(method.having({"seconds": None}).description() if method.side_by_side else method.description(), sort_keys=True, default=str)
+        described = json.dumps(
+            method.having({"seconds": None}).description() if method.side_by_side else method.description(),
+            sort_keys=True,
+            default=str,
+        )
         return self.folder / hashlib.sha256(described.encode()).hexdigest()[:16]

@@ -39,7 +39,9 @@ def command(
     ] = None,
     aim: Annotated[
         str | None,
-        typer.Option(help="What a recipe chooses for: log (predict the log), items (each item finds its users) or next."),
+        typer.Option(
+            help="What a recipe chooses for: log (predict the log), items (each item finds its users) or next."
+        ),
     ] = None,
     goal: Annotated[
         str | None,

@@ -13,7 +13,7 @@ from evenhand.baselines import ALS, EASE, Blend, ItemKNN, Popular
 from evenhand.encoders import MF, LightGCN
 from evenhand.experiments.ranges import Choice, Range
 from evenhand.methods import parse_value
-from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Reg
+from evenhand.objectives import BPR, BSL, IPS, MACR, PSL, AUCSoftmax, BCLoss, CausE, Reg, SLatK, Softmax
 from evenhand.samplers import (
     AUCSampler,
     BalancedSampler,
@@ -29,6 +29,8 @@ from evenhand.utils.errors import InputError, unknown
 __all__ = ["FIXED", "RANGES", "Choice", "Range", "Space", "declared", "parse_range", "search_space"]
 
 Space = Mapping[str, Range | Choice]
+
+_SOFTMAX: Space = {"temperature": Range(0.05, 0.5, log=True)}
 
 RANGES: Mapping[type, Space] = {
     Settings: {
@@ -61,6 +63,11 @@ RANGES: Mapping[type, Space] = {
         "warm_up": Range(1, 20, log=True, integer=True),
         "final": Choice(("inner", "cosine")),
     },
+    Softmax: _SOFTMAX,
+    PSL: _SOFTMAX,
+    BSL: {**_SOFTMAX, "negative_weight": Range(0.8, 1.4)},
+    SLatK: {**_SOFTMAX, "weight_temperature": Range(0.5, 3)},
+    AUCSoftmax: {**_SOFTMAX, "alpha": Range(0.5, 1), "beta": Range(1e-3, 1, log=True)},
     Popular: {},
     ItemKNN: {
         "neighbours": Range(10, 500, log=True, integer=True),
@@ -79,6 +86,8 @@ RANGES: Mapping[type, Space] = {
 _SIZE = "the size of the model is a question of cost, and the same for everyone who is compared"
 _COST = "more is better, and slower"
 _PUBLISHED = "a variant for replications"
+
+_SOFTMAX_FIXED = {"shared": _COST, **dict.fromkeys(("similarity", "positive", "correction"), _PUBLISHED)}
 
 FIXED: Mapping[type, Mapping[str, str]] = {
     Settings: {
@@ -106,6 +115,9 @@ FIXED: Mapping[type, Mapping[str, str]] = {
         "user_exponent": "0 is the published method",
         "power": "1 is the published method",
     },
+    **dict.fromkeys((Softmax, BSL, AUCSoftmax), _SOFTMAX_FIXED),
+    PSL: {**_SOFTMAX_FIXED, "activation": _PUBLISHED},
+    SLatK: {**_SOFTMAX_FIXED, "k": "it is the list that counts", "refresh": _COST},
     EASE: {"balance": "0 is the published method"},
     ALS: {"iterations": _COST, "steps": _COST},
     Blend: dict.fromkeys(("parts", "shares", "encoder"), "it settles its numbers itself"),

@@ -40,3 +40,9 @@ class StaticBound(BoundSampler):
 
     def choose(self, batch: Batch) -> Tensor:
         return self.law.draw(batch.users, batch.uniforms)
+
+    def draw_shared(self, uniforms: Tensor) -> Tensor:
+        return self.law.draw_any(uniforms)
+
+    def log_probability(self, items: Tensor) -> Tensor:
+        return self.law.log_probability(items)

@@ -80,6 +80,19 @@ class UnobservedLaw:
         users = users.unsqueeze(-1).expand(uniforms.shape)
         return self.at(users, scaled(uniforms, self.mass[users]))
 
+    def draw_any(self, uniforms: Tensor) -> Tensor:
+        """One item per uniform number, whoever has it: `P(j) ∝ weight_j` over the whole catalogue."""
+        place = scaled(uniforms, torch.tensor(self._stride - 1, device=uniforms.device))
+        return place if self.before_item is None else torch.searchsorted(self.before_item, place, right=True) - 1
+
+    def log_probability(self, items: Tensor) -> Tensor:
+        """float32: log P(j) of `draw_any`."""
+        if self.before_item is None:
+            weight = torch.ones_like(items)
+        else:
+            weight = self.before_item[items + 1] - self.before_item[items]
+        return (weight / (self._stride - 1)).log().float()
+
 
 def scaled(uniforms: Tensor, size: Tensor) -> Tensor:
     """floor(uniform · size) as int64, never reaching `size` by rounding."""

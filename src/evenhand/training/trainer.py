@@ -95,6 +95,8 @@ class Trainer(TrainState):
         """Run the epoch from where it stands; None if `pause` asked to stop after one of its steps."""
         plan = Plan.of(self.seeds, epoch, len(self.users), self.steps, self.device)
         self.loss.begin_epoch(epoch)
+        if self.step == 0:
+            self.loss.refresh(self.model, epoch)
         while self.step < self.steps:
             last = min(self.steps, self.step + self.engine.stride)
             self.tally += self.engine.run(plan, self.step, last)
@@ -127,21 +129,25 @@ class Trainer(TrainState):
             user=rows(vectors.users, users),
             positive=rows(vectors.items, positives),
             items=vectors.items,
+            log_q=self.samplers[0].log_probability(negatives) if self.shares else None,
         )
         loss = self.loss(batch) if users.is_cuda else torch.cat([self.loss(one) for one in batch.each()])
         loss.sum().backward()
         self.loss.finish()
         add_gradient(self.model, self.loss, self.l2, users, positives, negatives)
         adam, adam_of_loss = self.optimisers
-        adam.step(self.rates(epoch), (users, torch.cat([positives.unsqueeze(-1), negatives], dim=-1).flatten(1)))
+        adam.step(self.rates(epoch), (users, torch.cat([positives, negatives.flatten(1)], dim=1)))
         adam_of_loss.step(self.rates(epoch))
-        with torch.no_grad():
-            hot = self.hot[negatives].double().mean((1, 2))
-            return torch.stack([loss.detach().double(), hot, self._false_share(users, negatives)])
+        return torch.cat([loss.detach().double().unsqueeze(0), self.shares_of(users, negatives)])
 
     @torch.no_grad()
     def sample(self, vectors: Vectors, users: Tensor, positives: Tensor, own: Tensor, shared: Tensor) -> Tensor:
-        """Negatives int64 [R, B, n] for a batch, from the keys [R] of its own and of its shared draws."""
+        """Negatives int64 [R, B, n] for a batch, from the keys [R] of its own and of its shared draws.
+
+        Where the objective has all positives share them, they are [R, 1, n].
+        """
+        if self.shares:
+            return self.samplers[0].draw_shared(keyed.uniforms(shared, 1, self.negatives))
         seen = self.model.raw() if self.settings.sampler_scores == "raw" else vectors
         first = self.samplers[0]
         batch = Batch(
@@ -156,14 +162,18 @@ class Trainer(TrainState):
         parts = batch.split(len(self.seeds) // len(self.samplers))
         return torch.cat([one.choose(part) for one, part in zip(self.samplers, parts, strict=True)])
 
-    def _false_share(self, users: Tensor, negatives: Tensor) -> Tensor:
-        """The share of negatives that are held-out items of their user."""
+    def shares_of(self, users: Tensor, negatives: Tensor) -> Tensor:
+        """float64 [2, R]: the share of negatives that are hot, and that are held-out items of their user."""
+        hot = self.hot[negatives].double().mean((1, 2))
         held_out = self.held_out_keys
         if held_out is None or not len(held_out):
-            return torch.zeros(len(users), dtype=torch.float64, device=users.device)
+            return torch.stack([hot, torch.zeros_like(hot)])
+        if self.shares:  # one of them for each positive will do
+            place = torch.arange(users.shape[1], device=users.device) % negatives.shape[-1]
+            negatives = negatives[:, 0, place].unsqueeze(-1)
         wanted = users.unsqueeze(-1) * self.train.n_items + negatives
         place = torch.searchsorted(held_out, wanted).clamp_max(len(held_out) - 1)
-        return (held_out[place] == wanted).double().mean((1, 2))
+        return torch.stack([hot, (held_out[place] == wanted).double().mean((1, 2))])
 
     def _check_finite(self, epoch: int) -> None:
         """Raise before a state is evaluated or saved that is no good.

@@ -48,6 +48,10 @@ def _numba_serves(work: Work) -> bool:
     return work.device == "cpu" and _plain(work) and type(work.sampler) in _COMPILED
 
 
+def _rows_serve(work: Work) -> bool:
+    return work.device == "cpu" and type(work.encoder) is MF and work.objective.shares_negatives
+
+
 def _triton_serves(work: Work) -> bool:
     stateless = not (isinstance(work.sampler, AUCSampler) and work.sampler.alpha == "auto")
     return work.device == "cuda" and _plain(work) and type(work.sampler) in _COMPILED and stateless
@@ -76,6 +80,7 @@ def _triton_works() -> bool:
 
 ENGINES = {
     "numba": Kind("numba_engine", "NumbaEngine", _numba_serves, _openmp_works),
+    "rows": Kind("rows_engine", "RowsEngine", _rows_serve, _openmp_works),
     "triton": Kind("triton_engine", "TritonEngine", _triton_serves, _triton_works),
     "graph": Kind("graph_engine", "GraphEngine", _graph_serves),
     "torch": Kind("torch_engine", "TorchEngine", lambda work: True),
