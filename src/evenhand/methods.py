@@ -122,9 +122,7 @@ REGISTRY: Mapping[str, Entry] = {
         _trained("cause", UniformSampler, "a sample even over items steers", "Bonner & Vasile 2018", CausE),
         _trained("bc-loss", UniformSampler, "margins where popularity predicts badly", "Zhang et al. 2022", BCLoss),
         _trained("auc-ns", AUCSampler, "the negative that most raises the partial AUC", "Liu et al. 2023"),
-        _trained(
-            "softmax", UniformSampler, "the positive against negatives that a batch shares", "Wu et al. 2023", Softmax
-        ),
+        _trained("softmax", UniformSampler, "a positive against many shared negatives", "Wu et al. 2023", Softmax),
         _trained("psl", UniformSampler, "softmax with a milder activation", "Yang et al. 2024", PSL),
         _trained("slatk", UniformSampler, "softmax weighed by the user's top k", "Yang et al. 2025", SLatK),
         _trained("bsl", UniformSampler, "softmax with a weight on the negatives", "Wu et al. 2024", BSL),

@@ -26,7 +26,7 @@ from evenhand.baselines.popular import Popular
 from evenhand.baselines.workshop import Workshop
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import held_out_share
-from evenhand.encoders import MF, LightGCN
+from evenhand.encoders import MF, Encoder, LightGCN
 from evenhand.models.base import Model
 from evenhand.models.blend_model import BlendModel, Part
 from evenhand.objectives import Softmax
@@ -110,8 +110,8 @@ class Recipe(Baseline):
     def explain(self, conditions: Any) -> str:
         seconds = self.budget or BUDGET[conditions.device.type]
         return (
-            f"{self.label}: {seconds:g} s for closed forms, trained models and their blend, chosen on a validation part "
-            f"drawn by the {AIMS[self.aim]} rule where none is given, and fitted again to everything"
+            f"{self.label}: {seconds:g} s for closed forms, trained models and their blend, chosen on validation "
+            f"(drawn by the {AIMS[self.aim]} rule where none is given) and fitted again to everything"
         )
 
 
@@ -261,21 +261,16 @@ def candidates(pairs: Interactions, aim: Aim, device: torch.device) -> dict[str,
     ]
     width, shared = (256, 4096) if on_gpu else (128, 1024)
     settings = Settings(batch=4096 if len(pairs) > 200_000 else 1024, patience=4, eval_users=MOST_USERS)
-    softmax = [
-        Trained(UniformSampler(), Softmax(temperature=t, shared=shared), MF(dim=width), settings, "softmax")
-        for t in (0.1, 0.2, 0.14, 0.07)
-    ]
-    graph = [
-        Trained(
-            UniformSampler(), Softmax(temperature=t, shared=shared), LightGCN(dim=width, layers=1), settings, "softmax"
-        )
-        for t in (0.1, 0.2)
-    ]
+
+    def softmax(temperature: float, encoder: Encoder) -> Method:
+        loss = Softmax(temperature=temperature, shared=shared)
+        return Trained(UniformSampler(), loss, encoder, settings, "softmax")
+
     return {
         "popular": [Popular(log=True)],
         "itemknn": list(knn),
         "gfcf": [GFCF(factors=k, alpha=alpha) for k, alpha in filters],
         "ease": list(ease),
-        "softmax": list(softmax),
-        **({"lightgcn": list(graph)} if on_gpu else {}),
+        "softmax": [softmax(temperature, MF(dim=width)) for temperature in (0.1, 0.2, 0.14, 0.07)],
+        **({"lightgcn": [softmax(t, LightGCN(dim=width, layers=1)) for t in (0.1, 0.2)]} if on_gpu else {}),
     }

@@ -39,9 +39,7 @@ def command(
     ] = None,
     aim: Annotated[
         str | None,
-        typer.Option(
-            help="What a recipe chooses for: log (predict the log), items (each item finds its users) or next."
-        ),
+        typer.Option(help="A recipe's: log (predict the log), items (each item finds its users), next."),
     ] = None,
     goal: Annotated[
         str | None,
