@@ -182,7 +182,7 @@ def run(asked: argparse.Namespace) -> bool:
         measured={
             "validation ndcg@10": on_validation(fitted, split),
             **({"epoch": list(fitted.epochs)} if fitted.epochs else {}),
-            **on_test(fitted, split),
+            **on_test(fitted),
             **{name: [value] for name, value in ({**memory(where), "before_fit_mb": before}).items()},
         },
     )

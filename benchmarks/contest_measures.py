@@ -11,13 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
-from evenhand.metrics.users import METRICS
-from evenhand.models.topk import top_by
+from evenhand.metrics.catalogue import METRICS
 from evenhand.paper.results import DIGITS
 from evenhand.training.early_stopping import STOPPING_K
 from evenhand.training.evaluation import Evaluator
@@ -27,19 +25,13 @@ from evenhand.utils.text import count
 KS = (5, 10, 20)
 
 
-def on_test(fitted: Fit, split: Split) -> dict[str, list[float | None]]:
-    """Every metric at every k on test, and the share of the catalogue in somebody's list."""
-    found = {
+def on_test(fitted: Fit) -> dict[str, list[float | None]]:
+    """Every metric at every k on test."""
+    return {
         f"{name}@{k}": short([one.metrics[name] for one in each])
         for k, each in fitted.results.items()
         for name in METRICS
     }
-    users = np.flatnonzero(split.test.activity)
-    tops = [top_by(s, split.n_items, users, max(KS), exclude=split.consumed)[0] for s in fitted.scorers]
-    for k in KS:
-        shown = [np.unique(top[:, :k][top[:, :k] >= 0]).size / split.n_items for top in tops]
-        found[f"coverage@{k}"] = short(shown)
-    return found
 
 
 def on_validation(fitted: Fit, split: Split) -> list[float | None]:

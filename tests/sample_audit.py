@@ -16,8 +16,8 @@ from evenhand.audit.result import (
     SliceRow,
     SystemRow,
 )
-from evenhand.audit.story import Spread, TrainingStory, curves_of
 from evenhand.metrics.statistics import summarise
+from evenhand.report.training_story import Spread, TrainingStory, curves_of
 
 SYSTEMS = ("ease", "auc-ns")
 
@@ -127,7 +127,11 @@ def _row(name: str, place: int, k: int) -> SystemRow:
         "gini": Estimate(0.91 - lower),
         "coverage": Estimate(0.31 + lower),
         "arp": Estimate(182.25 - 20 * place),
-        "ohr_pooled": Estimate(float("nan")),
+        "ohr_pooled": _near(0.66 - 2 * lower),
+        "ocr_pooled": _near(0.55 + lower),
+        "uhr_pooled": _near(0.74 + lower),
+        "ucr_pooled": Estimate(0.93 - lower),
+        "ohr_defined": Estimate(float("nan")),
         "house_metric": Estimate(0.5 + lower),
     }
     return SystemRow(name, k, metrics)

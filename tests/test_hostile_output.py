@@ -16,9 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from evenhand.audit.ci_output import github_lines, junit
+from evenhand.audit.audit_files import github_lines, junit, save_audit, save_junit
 from evenhand.audit.document import read_audit, to_json
-from evenhand.audit.files import save_audit, save_junit
 from evenhand.audit.gates import Judged, parse_gate
 from evenhand.audit.result import Finding
 from evenhand.audit.run_audit import audit
@@ -103,10 +102,10 @@ def show_odd(what: str) -> None:
         show.print_json({"name": ODD})
     else:
         from evenhand.experiments.compare import Row
+        from evenhand.metrics.catalogue import METRICS
         from evenhand.metrics.statistics import summarise
-        from evenhand.metrics.users import HIGHER_IS_BETTER
 
-        metrics = {name: summarise([0.5]) for name in HIGHER_IS_BETTER}
+        metrics = {name: summarise([0.5]) for name in METRICS}
         show.print_rows(show.console(), [Row(f"a {ODD}", None, None, 10, metrics)], f"t {ODD}")
 
 
@@ -235,7 +234,7 @@ def test_nor_from_python() -> None:
                 judge(asked)
     for wrong in ((), ("x",), (1.5,), (0,)):
         with pytest.raises(InputError, match="whole numbers from 1 up"):
-            compare(split, ["popular"], ks=wrong)
+            compare(split, ["popular"], k=wrong)
 
 
 def test_lists_that_would_not_fit_are_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:

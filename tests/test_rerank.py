@@ -287,6 +287,18 @@ def test_odd_lists_are_told() -> None:
     )
 
 
+def test_rows_without_an_order_are_dropped_and_a_missing_score_beside_a_rank_is_filled_in() -> None:
+    train, _ = world()
+    found = rerank_lists(table({0: [(0, 1.0), (1, math.nan), (2, math.inf)]}), train, "calibrated", 0.0, k=3)
+    assert shown(found.table) == {0: [0]}
+    assert found.notes[0] == "Dropped 2 rows without a finite score."
+    ranked = table({0: [(0, 1.0), (1, math.nan), (2, 0.5)]}, rank=[1, 2, 3])
+    found = rerank_lists(ranked, train, "calibrated", 0.0, k=3)
+    assert shown(found.table) == {0: [0, 1, 2]}
+    assert found.table["score"].to_pylist() == pytest.approx([1.0, 2 / 3, 0.5])
+    assert found.notes[0] == "In 1 list scores are missing; there relevance falls evenly with the rank."
+
+
 def test_numbers_and_their_texts_are_the_same_ids() -> None:
     train, lists = world()
     texts = table(lists)
@@ -299,9 +311,11 @@ def test_numbers_and_their_texts_are_the_same_ids() -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"recs": table({0: [(0, 1.0), (1, math.nan)]})}, "column 'score' .* no finite number in row 2"),
-        ({"recs": table({0: [(0, math.inf)]})}, "column 'score' .* no finite number in row 1"),
-        ({"recs": table({0: [(0, 1.0)]}, rank=[None])}, "column 'rank' .* no finite number in row 1"),
+        (
+            {"recs": table({0: [(0, math.inf)]})},
+            "no usable row is left of the Table: dropped 1 row",
+        ),
+        ({"recs": table({0: [(0, 1.0)]}, rank=[None])}, "no usable row .* without a finite rank"),
         ({"recs": table({0: [(0, 1.0)]}).drop_columns(["score"])}, "neither a column 'rank' nor 'score'"),
         ({"recs": table({0: [(77, 1.0)]})}, "no item of the Table is in train .'77' is not"),
         ({"recs": table({99: [(0, 1.0)]})}, "no user of the Table is in train"),
@@ -441,7 +455,7 @@ def test_lists_may_call_their_columns_otherwise_than_train(desk: Path) -> None:
     given = ("rerank", desk / "other.parquet", "--train", desk / "train.csv", "--to", desk / "better.csv")
     refused = evenhand(*given)
     assert refused.code == 2
-    assert "did you mean 'userId'? Name it with --rec-user." in refused.err
+    assert "did you mean 'userId'? Name it with columns= or --rec-user." in refused.err
     assert evenhand(*given, "--rec-user", "userId", "--rec-item", "movieId").code == 0
     expected = eh.rerank(str(desk / "recs.parquet"), str(desk / "train.csv"))
     assert pa.csv.read_csv(desk / "better.csv").to_pydict() == expected.to_pydict()

@@ -27,7 +27,7 @@ from evenhand.models import item_weights
 from evenhand.models.topk import Recommender
 from evenhand.paper.mse import with_mse
 from evenhand.testing import corner_cases
-from evenhand.utils import compiled, memory
+from evenhand.utils import memory
 from evenhand.utils.errors import InputError
 from run_cli import TINY, evenhand, one_thread, small_log, write_log
 
@@ -148,16 +148,6 @@ def test_baselines_load_numba_when_they_are_fitted_and_not_before() -> None:
     code = "import sys, evenhand.baselines, evenhand.methods; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
-
-
-def test_functions_are_compiled_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_place(**options: Any) -> Any:
-        if options.get("cache"):
-            raise RuntimeError("cannot cache function: no locator available")
-        return lambda function: ("compiled", function)
-
-    monkeypatch.setattr(compiled, "njit", no_place)
-    assert compiled.compiled(fastmath=True)(len) == ("compiled", len)
 
 
 def test_a_row_that_has_arrived_stays_and_an_empty_one_is_zero() -> None:

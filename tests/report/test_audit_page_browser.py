@@ -124,7 +124,7 @@ def test_the_policy_stops_scripts_that_are_not_the_pages_own(browser: Any, repor
     )
     page.goto(reports["injected"].as_uri())
     page.locator("#numbers > .scroll th", has_text="OHR").get_by_role("button").click()
-    assert page.locator("#said").inner_text() == "Sorted by OHR, highest first."  # its own script runs
+    assert page.locator("#said").inner_text() == "Sorted by OHR (pooled), highest first."  # its own script runs
     for trap in ("handler", "link", "form"):
         page.evaluate("id => document.getElementById(id).click()", trap)
     page.wait_for_function("window.refused.includes('form-action')")
@@ -192,7 +192,7 @@ def test_the_table_sorts_by_click_and_back(open_report: Open) -> None:
     head.get_by_role("button").click()
     assert head.get_attribute("aria-sort") == "ascending"
     assert names_in_order(page) == ["auc-ns", "ease"]
-    assert page.locator("#said").inner_text() == "Sorted by OHR, lowest first."
+    assert page.locator("#said").inner_text() == "Sorted by OHR (pooled), lowest first."
 
 
 def test_the_keyboard_reaches_and_sorts_the_table(open_report: Open) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.metrics.users import METRICS
+from evenhand.metrics.catalogue import METRICS
 from evenhand.paper.results import Comparison, Results, Run
 from evenhand.paper.user_values import load
 

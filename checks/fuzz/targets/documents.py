@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from checks.fuzz.inputs import document, mutated
 from checks.fuzz.targets.target import Target
-from evenhand.audit.baseline import against
-from evenhand.audit.ci_output import github_lines, junit
+from evenhand.audit.audit_files import github_lines, junit
+from evenhand.audit.changes import against
 from evenhand.audit.document import read_audit, to_json
 from evenhand.audit.gates import judge, parse_gate
 from evenhand.audit.result import Audit

@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -19,13 +20,14 @@ from checks.fuzz.arrays import odd_table
 from checks.fuzz.inputs import VALUES, mutated, table
 from checks.fuzz.targets.target import Target
 from evenhand.audit.attributes import read_attributes
-from evenhand.audit.audit_lists import read_systems
-from evenhand.audit.reference import Ground, lay_ground
+from evenhand.audit.reference import Reference, read_reference
+from evenhand.audit.run_audit import read_systems
 from evenhand.data.describe import describe
 from evenhand.data.groups import read_groups
 from evenhand.data.interactions import Interactions
 from evenhand.data.reading.columns import Column
 from evenhand.data.reading.read import read_columns, read_interactions
+from evenhand.metrics.lists import ListColumns
 from evenhand.models.rerank import rerank_lists
 from evenhand.utils.errors import InputError
 
@@ -131,15 +133,15 @@ def _train() -> Interactions:
 
 
 @cache
-def _ground() -> Ground:
-    return lay_ground(_train(), None, "honest", {})
+def _reference() -> Reference:
+    return read_reference(_train(), None, None, "honest", {})
 
 
 def _audited(data: bytes, folder: Path) -> None:
     path = folder / "lists.csv"
     path.write_bytes(data)
-    for ranked in read_systems({"mine": path}, _train(), {}, 3).values():
-        ranked.top(0, 4, 3)
+    for lists in read_systems({"mine": path}, _reference(), ListColumns(), 3)[0].values():
+        lists.top(np.arange(4), 3)
 
 
 def _reranked(data: bytes, folder: Path) -> None:
@@ -151,7 +153,7 @@ def _reranked(data: bytes, folder: Path) -> None:
 def _attributes(data: bytes, folder: Path) -> None:
     path = folder / "users.csv"
     path.write_bytes(data)
-    read_attributes(_ground(), path, None, None, ("rating",), {})
+    read_attributes(_reference(), path, None, None, ("rating",), {})
 
 
 def _groups(data: bytes, folder: Path) -> None:

@@ -16,7 +16,7 @@ from markupsafe import escape
 from checks.fuzz.inputs import WORDS, mutated
 from checks.fuzz.targets.documents import small_audit
 from checks.fuzz.targets.target import Target
-from evenhand.audit.ci_output import github_lines, junit
+from evenhand.audit.audit_files import github_lines, junit
 from evenhand.audit.gates import Judged, check_gates, judge, parse_gate
 from evenhand.audit.result import Finding
 from evenhand.cli import show

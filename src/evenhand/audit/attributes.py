@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenhand.audit.divide import Division, by_values
-from evenhand.audit.reference import Ground
+from evenhand.audit.divisions import Division, by_values
+from evenhand.audit.reference import Reference
 from evenhand.data.reading.columns import Column, source_label
 from evenhand.metrics.lists import count
 from evenhand.utils.errors import InputError
@@ -29,7 +29,7 @@ class Attributes:
 
 
 def read_attributes(
-    ground: Ground,
+    reference: Reference,
     users_file: Any,
     items_file: Any,
     title: str | None,
@@ -45,9 +45,9 @@ def read_attributes(
     _refuse_unused(items_file, bool(slice_by or title), "--slice-by or --title")
     wanted = tuple(dict.fromkeys(slice_by))
     notes: list[str] = []
-    of_users = _texts(users_file, "user", wanted, ground, reading, notes)
+    of_users = _texts(users_file, "user", wanted, reference, reading, notes)
     titles = () if title is None else (title,)
-    of_items = _texts(items_file, "item", (*wanted, *titles), ground, reading, notes)
+    of_items = _texts(items_file, "item", (*wanted, *titles), reference, reading, notes)
     for column in (*wanted, *titles):
         if column not in of_items and (column in titles or column not in of_users):
             files = (items_file,) if column in titles else (users_file, items_file)
@@ -68,16 +68,16 @@ def _refuse_unused(source: Any, used: bool, option: str) -> None:
 
 
 def _no_column(column: str, role: str, sources: list[Any]) -> InputError:
-    """What the files have instead; of two files, the one with a column of a similar name is told."""
+    """What the files have instead; of two files, the one with a column of a similar name."""
     from evenhand.data.reading.read import read_columns
 
-    told = []
+    problems = []
     for source in sources:
         try:
-            read_columns(source, [Column(role, "text", column)])
+            read_columns(source, [Column(role, "text", column, option=f"{role}= or --{role.replace('_', '-')}")])
         except InputError as problem:
-            told.append(str(problem).replace("--slice_by", "--slice-by"))
-    return InputError(next((message for message in told if "did you mean" in message), told[0]))
+            problems.append(problem)
+    return next((one for one in problems if "did you mean" in str(one)), problems[0])
 
 
 def _called(column: str, role: str, both: set[str]) -> str:
@@ -88,7 +88,7 @@ def _texts(
     source: Any,
     role: str,
     columns: Iterable[str],
-    ground: Ground,
+    reference: Reference,
     reading: Mapping[str, Any],
     notes: list[str],
 ) -> dict[str, pa.Array]:
@@ -102,7 +102,7 @@ def _texts(
     # Of repeated ids the first counts.
     codes, first = np.unique(np.asarray(ids.indices), return_index=True)
     known = ids.dictionary.take(pa.array(codes))
-    wanted = ground.train.user_ids if role == "user" else ground.train.item_ids
+    wanted = reference.known.user_ids if role == "user" else reference.known.item_ids
     if known.type != wanted.type:
         known, wanted = known.cast(pa.string()), wanted.cast(pa.string())
     place = pc.index_in(wanted, value_set=known)
@@ -124,13 +124,11 @@ def _table(source: Any, role: str, id_column: str, columns: list[str]) -> pa.Tab
     """The ids, called as in train or just user or item, and those of the columns that there are."""
     from evenhand.data.reading.read import read_columns
 
-    texts = [Column(column, "text") for column in columns]
+    def wanted(name: str) -> list[Column]:
+        ids = Column("id", "id", name, option=f"'{name}' in its header")
+        return [ids, *(Column(column, "text") for column in columns)]
+
     try:
-        return read_columns(source, [Column("id", "id", role), *texts])
+        return read_columns(source, wanted(role))
     except InputError:
-        try:
-            return read_columns(source, [Column("id", "id", id_column), *texts])
-        except InputError as problem:
-            told = str(problem).replace("Name it with id= or --id.", f"Call the column of ids '{id_column}'.")
-            told = told.replace("name the right one with id= or --id.", f"call the column of ids '{id_column}'.")
-            raise InputError(told) from None
+        return read_columns(source, wanted(id_column))

@@ -1,4 +1,7 @@
-"""The audit in three or four plain sentences, each with its numbers and whether chance could explain it."""
+"""The audit in a few plain sentences, each with its numbers and whether chance could explain it.
+
+The first are about the winner. Rates are pooled, as in the audit's tables, so that no sentence contradicts a number.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from evenhand.audit.measures import Measures
 from evenhand.audit.result import Contrast, Estimate, Finding, SystemRow
+from evenhand.metrics.catalogue import HEADLINE
+from evenhand.metrics.statistics import LEAST_USERS
 
 
 def find(
@@ -15,30 +20,54 @@ def find(
     measures: Measures,
     systems: Sequence[str],
     k: int,
+    demand: Mapping[str, Sequence[float]],
+    n_items: int,
 ) -> tuple[Finding, ...]:
-    """About the first system, and about it against the best of the others."""
-    first = systems[0]
+    """About the winner, and about it against the next best; the winner has the best NDCG or, without test, exposure."""
     metrics = {row.name: row.metrics for row in rows if row.k == k}
-    own = metrics[first]
-    found = [_lift(first, own["popularity_lift"], k)]
-    if measures.has_test:
-        found = [_unwanted(first, own, k), _missed(first, own, measures, k), *found]
+    order = sorted(systems, key=lambda name: _merit(metrics[name], measures.has_test), reverse=True)
+    best, own = order[0], metrics[order[0]]
+    exposure = _exposure(best, own, k, demand["test" if measures.has_test else "train"], n_items)
+    if not measures.has_test:
+        found = [exposure, _lift(best, own["popularity_lift"], k)]
+    else:
+        found = [exposure, _unwanted(best, own, k), _missed(best, own, measures, k)]
+        if len(systems) == 1:
+            found.append(_lift(best, own["popularity_lift"], k))
     if len(systems) > 1:
-        lead, higher = ("ndcg", True) if measures.has_test else ("aplt", True)
-        baseline = max(systems[1:], key=lambda name: _order(metrics[name][lead].value, higher))
-        between = {c.metric: c for c in contrasts if c.k == k and {c.a, c.b} == {first, baseline}}
+        between = {c.metric: _turned(c, best) for c in contrasts if c.k == k and {c.a, c.b} == {best, order[1]}}
         if measures.has_test:
-            found = [*found[:2], _against(between["ndcg"], "NDCG", "is {} accurate")]
-            found.append(_against(between["ohr"], "OHR", "errs {} often in the hot items it shows"))
+            found.insert(0, _against(between["ndcg"], "NDCG", "is {} accurate"))
+            found.append(_against(between["ohr_pooled"], "pooled OHR", "errs {} often in the hot items it shows"))
         else:
-            found.append(_against(between["aplt"], "APLT", "shows {} of the long tail"))
+            found.append(_against(between[HEADLINE], "exposure gap", "strays {} from demand"))
     return tuple(one for one in found if one is not None)
 
 
-def _order(value: float, higher: bool) -> float:
-    if math.isnan(value):
-        return -math.inf
-    return value if higher else -value
+def _merit(metrics: Mapping[str, Estimate], has_test: bool) -> float:
+    value = metrics["ndcg"].value if has_test else -metrics[HEADLINE].value
+    return -math.inf if math.isnan(value) else value
+
+
+def _turned(contrast: Contrast, first: str) -> Contrast:
+    """The contrast as `first` − the other."""
+    if contrast.a == first:
+        return contrast
+    gap = contrast.difference
+    turned = Estimate(-gap.value, *_flipped(gap))
+    return Contrast(contrast.metric, contrast.k, contrast.b, contrast.a, turned, contrast.p)
+
+
+def _exposure(name: str, own: Mapping[str, Estimate], k: int, demand: Sequence[float], n_items: int) -> Finding | None:
+    share, gap, half = own["top_tenth_share"], own[HEADLINE], own["items_for_half"]
+    if math.isnan(gap.value):
+        return None
+    return Finding(
+        f"The most popular tenth of the items has {100 * demand[0]:.1f} % of the demand and gets {percent(share)} of "
+        f"the top {k} of {name}; half of its slots go to {half.value:.0f} of {n_items:,} items. Exposure gap: "
+        f"{percent(gap)} of the slots would have to go to other popularity tenths to follow demand.",
+        None,
+    )
 
 
 def _unwanted(name: str, own: Mapping[str, Estimate], k: int) -> Finding | None:
@@ -47,7 +76,9 @@ def _unwanted(name: str, own: Mapping[str, Estimate], k: int) -> Finding | None:
         return None
     share = f"which make up {100 * own['aplt'].value:.1f} % of its lists"
     tail = "" if math.isnan(cold.value) else f"; of the cold ones, {share}, {percent(cold)}"
-    return Finding(f"Of the hot items that {name} shows in its top {k}, {percent(hot)} were not wanted{tail}.", None)
+    return Finding(
+        f"Of the hot items that {name} shows in its top {k}, {percent(hot)} were not wanted{tail} (pooled rates).", None
+    )
 
 
 def _missed(name: str, own: Mapping[str, Estimate], measures: Measures, k: int) -> Finding | None:
@@ -60,12 +91,13 @@ def _missed(name: str, own: Mapping[str, Estimate], measures: Measures, k: int) 
             - get((name, k, "uhr.above")) / get((name, k, "uhr.below"))
         )
     )
-    certain = gap.p < 0.05
+    enough = gap.users >= LEAST_USERS
+    certain = enough and gap.p < 0.05
     worse = "cold" if gap.value > 0 else "hot"
-    doubt = f"{worse} ones fare worse, beyond chance" if certain else "the difference is within chance"
+    doubt = "the difference is within chance" if enough else "too few users to tell them apart"
     return Finding(
-        f"{name} misses {percent(cold)} of the cold items that users wanted "
-        f"and {percent(hot)} of the hot ones: {doubt}.",
+        f"{name} misses {percent(cold)} of the cold items that users wanted and {percent(hot)} of the hot ones: "
+        f"{f'{worse} ones fare worse, beyond chance' if certain else doubt}.",
         certain,
     )
 

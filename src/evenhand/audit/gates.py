@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from evenhand.audit.catalogue import METRICS
 from evenhand.audit.result import Audit
+from evenhand.metrics.catalogue import METRICS
 from evenhand.utils.errors import InputError, unknown
 
 _COMPARE: dict[str, Callable[[float, float], bool]] = {

@@ -32,10 +32,20 @@ class Measured:
     users: float
 
     def estimate(self, low: float = -math.inf, high: float = math.inf) -> Estimate:
-        """With the 95 % interval, kept within the metric's range; without one for fewer than two users."""
+        """With the 95 % interval, kept within the metric's range; without one for fewer than two users.
+
+        Where every user has the lowest (or highest) value there is, nothing varies and yet other users might: the
+        interval then is Wilson's, as for 0 (or n) of n.
+
+        >>> [round(end, 3) for end in (lambda e: (e.low, e.high))(Measured(0.0, 0.0, 64).estimate(0.0, 1.0))]
+        [0.0, 0.059]
+        """
         if self.users < 2 or not math.isfinite(self.value) or not math.isfinite(self.error):
             return Estimate(self.value)
-        half = _t(self.users) * self.error
+        t = _t(self.users)
+        half = t * self.error
+        if half <= ROUNDING and self.value in (low, high) and math.isfinite(high - low):
+            half = (high - low) * t**2 / (self.users + t**2)
         return Estimate(self.value, max(low, self.value - half), min(high, self.value + half))
 
     @property

@@ -9,58 +9,59 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.audit.audit_lists import Ranked
-from evenhand.audit.catalogue import BOOTSTRAPPED, CONTRASTED, ITEMWISE, METRICS, available
-from evenhand.audit.exposure import coverage, jensen_shannon, shannon_entropy, unevenness
-from evenhand.audit.influence import coverage_slope, entropy_slope, gini_slope
-from evenhand.audit.intervals import Get, Measured
-from evenhand.audit.reference import Ground, user_ranges
+from evenhand.audit.intervals import Measured
+from evenhand.audit.reference import Reference, user_ranges
 from evenhand.audit.result import Confusion, Contrast, SystemRow
 from evenhand.audit.sweep import CHUNK_SLOTS, Swept, audience_of
-from evenhand.data.popularity import gini
-from evenhand.metrics.statistics import holm
-from evenhand.metrics.users import NO_ITEM
-
-_VALUE = {"gini": gini, "entropy": shannon_entropy, "coverage": coverage}
-_SLOPE = {"gini": gini_slope, "entropy": entropy_slope, "coverage": coverage_slope}
+from evenhand.metrics.catalogue import CONTRASTED, METRICS, Metric, available
+from evenhand.metrics.exposure import NO_ITEM
+from evenhand.metrics.lists import Lists
+from evenhand.metrics.statistics import LEAST_USERS, holm
 
 
 class Measures:
     """Answers for any metric, system and k."""
 
-    def __init__(self, swept: Swept, ground: Ground, systems: Mapping[str, Ranked]) -> None:
-        self.swept, self.has_test = swept, ground.has_test
+    def __init__(self, swept: Swept, reference: Reference, systems: Mapping[str, Lists]) -> None:
+        self.swept, self.has_test = swept, reference.has_test
         self.places = {name: i for i, name in enumerate(swept.systems)}
-        self.influence = _influences(swept, ground, systems)
+        self.influence = _influences(swept, reference, systems)
 
-    def value(self, metric: str, system: str, k: int) -> Measured:
-        if metric in ITEMWISE:
+    def value(self, name: str, system: str, k: int) -> Measured:
+        metric = METRICS[name]
+        if metric.of_items is not None:
             counts = self.swept.counts[system, k]
-            value = _VALUE[metric](counts) if counts.any() else math.nan
-            found = Measured(value, *self._influenced(metric, k, system, None))
-        elif metric in BOOTSTRAPPED:
-            found = self.swept.draws.measure(_formula(metric, system, k))
+            value = metric.of_items(counts) if counts.any() else math.nan
+            found = Measured(value, *self._influenced(name, k, system, None))
+        elif metric.of_sums is not None:
+            found = self.swept.draws.measure(self._formula(metric, system, k))
         else:
-            return self.swept.means[k].value(metric, self.places[system])
-        return self._of_two_users(found, metric, system, system, k)
+            return self.swept.means[k].value(name, self.places[system])
+        return self._of_two_users(found, name, system, system, k)
 
-    def difference(self, metric: str, a: str, b: str, k: int) -> Measured:
-        if metric in ITEMWISE:
-            gap = self.value(metric, a, k).value - self.value(metric, b, k).value
-            found = Measured(gap, *self._influenced(metric, k, a, b))
-        elif metric in BOOTSTRAPPED:
-            first, second = _formula(metric, a, k), _formula(metric, b, k)
+    def difference(self, name: str, a: str, b: str, k: int) -> Measured:
+        metric = METRICS[name]
+        if metric.of_items is not None:
+            gap = self.value(name, a, k).value - self.value(name, b, k).value
+            found = Measured(gap, *self._influenced(name, k, a, b))
+        elif metric.of_sums is not None:
+            first, second = self._formula(metric, a, k), self._formula(metric, b, k)
             found = self.swept.draws.measure(lambda get: first(get) - second(get))
         else:
-            return self.swept.means[k].difference(metric, self.places[a], self.places[b])
-        return self._of_two_users(found, metric, a, b, k)
+            return self.swept.means[k].difference(name, self.places[a], self.places[b])
+        return self._of_two_users(found, name, a, b, k)
+
+    def _formula(self, metric: Metric, system: str, k: int) -> Callable[[Callable[[Any], Any]], Any]:
+        """The metric's formula over the drawn columns of one system at one k; demand is the same for all."""
+        formula = metric.of_sums
+        assert formula is not None
+        return lambda get: formula(lambda column: get(column if column == "demand" else (system, k, column)))
 
     def _of_two_users(self, found: Measured, metric: str, a: str, b: str, k: int) -> Measured:
-        """Without an interval where a single user decides: drawn again and again, one user never varies."""
+        """On as many users as count; one user alone never varies, however often drawn."""
         counted = f"{metric.removesuffix('_pooled')}_defined" if metric.endswith("_pooled") else "arp"
         means = self.swept.means[k]
-        users = float(means.either[means.place[counted], self.places[a], self.places[b]])
-        return found if users >= 2 else replace(found, users=users)
+        return replace(found, users=float(means.either[means.place[counted], self.places[a], self.places[b]]))
 
     def rows(self) -> tuple[SystemRow, ...]:
         names = available(self.has_test)
@@ -75,18 +76,21 @@ class Measures:
         )
 
     def contrasts(self) -> tuple[Contrast, ...]:
-        """Every pair of systems by every contrasted metric; p values are corrected together at each k."""
-        systems, found = self.swept.systems, []
+        """Every pair of systems by every contrasted metric; p values are corrected together at each k.
+
+        Fewer than `LEAST_USERS` users give no p value: a verdict on so few would be chance.
+        """
+        systems, contrasts = self.swept.systems, []
         metrics = [name for name in CONTRASTED if self.has_test or not METRICS[name].needs_test]
         pairs = [(a, b) for i, a in enumerate(systems) for b in systems[i + 1 :]]
         for k in self.swept.ks:
             asked = [(m, a, b, self.difference(m, a, b, k)) for a, b in pairs for m in metrics]
-            corrected = holm([measured.p for *_, measured in asked])
-            found += [
+            corrected = holm([found.p if found.users >= LEAST_USERS else math.nan for *_, found in asked])
+            contrasts += [
                 Contrast(m, k, a, b, measured.estimate(), float(p))
                 for (m, a, b, measured), p in zip(asked, corrected, strict=True)
             ]
-        return tuple(found)
+        return tuple(contrasts)
 
     def confusion(self) -> tuple[Confusion, ...]:
         if not self.has_test:
@@ -121,42 +125,30 @@ class Measures:
         return math.sqrt(max(float(spread), 0.0) * n / (n - 1)), n
 
 
-def _formula(metric: str, system: str, k: int) -> Callable[[Get], Any]:
-    def of(column: str) -> tuple[str, int, str]:
-        return system, k, column
-
-    if metric.endswith("_pooled"):
-        rate = metric.removesuffix("_pooled")
-        return lambda get: get(of(f"{rate}.above")) / get(of(f"{rate}.below"))
-    if metric == "popularity_lift":
-        return lambda get: get(of("lift.shown")) / get(of("lift.habit")) - 1.0
-    if metric == "popreo":
-        return lambda get: unevenness(*(1 - get(of(f"{r}.above")) / get(of(f"{r}.below")) for r in ("uhr", "ucr")))
-    if metric == "poprsp":
-        return lambda get: unevenness(*(get(of(f"fresh.{g}")) / get(of(f"room.{g}")) for g in ("hot", "cold")))
-    return lambda get: jensen_shannon(get(of("slots")), get("demand"))
-
-
 def _influences(
-    swept: Swept, ground: Ground, systems: Mapping[str, Ranked]
+    swept: Swept, reference: Reference, systems: Mapping[str, Lists]
 ) -> dict[tuple[str, int], tuple[np.ndarray, np.ndarray, float]]:
-    """(metric, k) → products between systems of the users' influences, their sums, and how many users."""
+    """(metric, k) → products between systems of the users' influences, their sums, and how many users.
+
+    For the metrics that look at every item's slots.
+    """
     most, names = max(swept.ks), swept.systems
     # One more entry answers for empty slots and unknown items, which have none.
     slopes = {
-        (metric, name, k): np.append(_SLOPE[metric](swept.counts[name, k]), 0.0)
-        for metric in ITEMWISE
+        (metric.name, name, k): np.append(metric.slope(swept.counts[name, k]), 0.0)
+        for metric in METRICS.values()
+        if metric.slope is not None
         for name in names
         for k in swept.ks
     }
-    audience = audience_of(ground, systems)
+    audience = audience_of(reference, systems)
     n = float(np.count_nonzero(audience))
-    products = {(m, k): np.zeros((len(names), len(names))) for m in ITEMWISE for k in swept.ks}
+    products = {(metric, k): np.zeros((len(names), len(names))) for metric, _, k in slopes}
     sums = {key: np.zeros(len(names)) for key in products}
-    for start, stop in user_ranges(ground.train, max(1, CHUNK_SLOTS // most)):
-        here = audience[start:stop]
-        tops = [systems[name].top(start, stop, most)[here] for name in names]
-        tops = [np.where(top <= NO_ITEM, ground.n_items, top) for top in tops]
+    for start, stop in user_ranges(reference.known, max(1, CHUNK_SLOTS // most)):
+        users = start + np.flatnonzero(audience[start:stop])
+        tops = [systems[name].top(users, most) for name in names]
+        tops = [np.where(top <= NO_ITEM, reference.n_items, top) for top in tops]
         for metric, k in products:
             felt = np.array(
                 [slopes[metric, name, k][top[:, :k]].sum(axis=1) for name, top in zip(names, tops, strict=True)]

@@ -1,45 +1,42 @@
-"""What lists are judged against: train, test if there is one, which items are hot, what users are used to."""
+"""What lists are audited against: what users have had, what they wanted, and which items are hot."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from evenhand.audit.exposure import popularity_part
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split, given_split
+from evenhand.metrics.slots import ItemPopularity
 from evenhand.utils.errors import InputError
 
 CHUNK_PAIRS = 2_000_000
-"""How many train pairs are looked at together."""
+"""How many known pairs are looked at together."""
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
+class Reference:
     """The data side of an audit, over one vocabulary of users and items."""
 
     split: Split
     """Without a test file its test part is empty."""
     rule: HotRule
-    popularity: np.ndarray
-    """int64 [n_items]: in train."""
     hot: np.ndarray
     """bool [n_items]"""
-    decile: np.ndarray
-    """int8 [n_items]: 0 holds the most popular tenth of the items."""
-    habit: np.ndarray
-    """float64 [n_users]: mean train popularity of the user's train items, nan without any."""
+    items: ItemPopularity
+    """Among what is known."""
     taste: np.ndarray
-    """float64 [n_users]: share of hot items among the user's train items, nan without any."""
+    """float64 [n_users]: share of hot items among what the user has had, nan without any."""
     notes: tuple[str, ...]
 
     @property
-    def train(self) -> Interactions:
-        return self.split.train
+    def known(self) -> Interactions:
+        """What users have had: train, and validation where it is given."""
+        return self.split.consumed
 
     @property
     def test(self) -> Interactions:
@@ -58,18 +55,18 @@ class Ground:
         return self.split.n_users
 
     def demand(self) -> dict[str, tuple[float, ...]]:
-        """The share of each decile in the interactions of train and test."""
-        parts = {"train": self.train, "test": self.test}
+        """The share of each popularity decile in the known interactions ("train") and in those of test."""
+        parts = {"train": self.known, "test": self.test}
         return {
-            name: tuple((np.bincount(self.decile, part.popularity, minlength=10) / len(part)).tolist())
+            name: tuple((np.bincount(self.items.decile, part.popularity, minlength=10) / len(part)).tolist())
             for name, part in parts.items()
             if len(part)
         }
 
 
-def lay_ground(train: Any, test: Any, hot: Any, reading: dict[str, Any]) -> Ground:
-    """Read what has to be read, bring train and test to one vocabulary, and say which items are hot."""
-    split, notes = _split(train, test, reading)
+def read_reference(train: Any, validation: Any, test: Any, hot: Any, reading: Mapping[str, Any]) -> Reference:
+    """Read what has to be read, bring the parts to one vocabulary, and say which items are hot."""
+    split, notes = _split(train, validation, test, reading)
     rule = hot if isinstance(hot, HotRule) else HotRule.parse(hot)
     is_hot = rule.mask(split)
     if test is None and rule.count_all:
@@ -77,24 +74,32 @@ def lay_ground(train: Any, test: Any, hot: Any, reading: dict[str, Any]) -> Grou
     if not is_hot.any() or is_hot.all():
         which = "no item is" if not is_hot.any() else "all items are"
         notes.append(f"By the rule ({rule.describe()}) {which} hot.")
-    habit, taste = _habits(split.train, is_hot)
-    popularity = split.train.popularity
-    return Ground(split, rule, popularity, is_hot, popularity_part(popularity), habit, taste, tuple(notes))
+    items = ItemPopularity.of(split.consumed, split.n_items)
+    return Reference(split, rule, is_hot, items, _taste(split.consumed, is_hot), tuple(notes))
 
 
-def _split(train: Any, test: Any, reading: dict[str, Any]) -> tuple[Split, list[str]]:
-    from evenhand.data.reading.read import read_interactions
+def _split(train: Any, validation: Any, test: Any, reading: Mapping[str, Any]) -> tuple[Split, list[str]]:
+    def read(name: str, source: Any) -> Interactions | None:
+        from evenhand.data.reading.read import read_interactions
 
-    past = train if isinstance(train, Interactions) else read_interactions(train, **reading)
-    if not len(past):
+        if source is None or isinstance(source, Interactions):
+            return source
+        return read_interactions(source, **reading, allow_small=name != "train")
+
+    past = read("train", train)
+    if past is None or not len(past):
         raise InputError("the train part is empty, so there is no popularity to audit against.")
+    between = read("validation", validation)
     if test is None:
         notes = [f"train: {note}" for note in past.notes]
         notes.append("Without a test part only exposure is measured: nobody knows what users wanted.")
-        return Split(past, None, _nothing(past), "train only"), notes
-    given = isinstance(test, Interactions)
-    wanted = test if given else read_interactions(test, **reading, allow_small=True)
-    split = given_split(past, wanted)
+        if between is None:
+            return Split(past, None, _nothing(past), "train only"), notes
+        split = given_split(past, between)  # as test for now, for the shared vocabulary
+        return Split(split.train, split.test, _nothing(split.train), "train and validation"), notes
+    wanted = read("test", test)
+    assert wanted is not None
+    split = given_split(past, wanted, validation_part=between)
     return split, list(split.notes)
 
 
@@ -119,15 +124,13 @@ def user_ranges(data: Interactions, most_users: int) -> Iterator[tuple[int, int]
         start = stop
 
 
-def _habits(train: Interactions, hot: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    habit, taste = (np.full(train.n_users, np.nan) for _ in range(2))
-    for start, stop in user_ranges(train, train.n_users):
-        part = part_of(train, start, stop)
-        had = np.maximum(part.activity, 1).astype(np.float64)
-        had[part.activity == 0] = np.nan
-        habit[start:stop] = np.bincount(part.users, train.popularity[part.items], minlength=stop - start) / had
-        taste[start:stop] = np.bincount(part.users, hot[part.items], minlength=stop - start) / had
-    return habit, taste
+def _taste(known: Interactions, hot: np.ndarray) -> np.ndarray:
+    taste = np.full(known.n_users, np.nan)
+    for start, stop in user_ranges(known, known.n_users):
+        part = part_of(known, start, stop)
+        n_hot = np.bincount(part.users, hot[part.items], minlength=stop - start)
+        np.divide(n_hot, part.activity, out=taste[start:stop], where=part.activity > 0)
+    return taste
 
 
 def _nothing(like: Interactions) -> Interactions:

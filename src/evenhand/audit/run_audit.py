@@ -1,4 +1,4 @@
-"""`eh.audit`: from tables to everything that is known about them."""
+"""`eh.audit`: from tables of recommendations to everything that is known about them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenhand.audit.audit_lists import Ranked, read_systems
 from evenhand.audit.examples import Notable, choose_examples
-from evenhand.audit.exposure import lorenz_points
 from evenhand.audit.findings import find
 from evenhand.audit.measures import Measures
-from evenhand.audit.reference import Ground, lay_ground
+from evenhand.audit.reference import Reference, read_reference
 from evenhand.audit.result import Audit, Exposure
 from evenhand.audit.slices import Slices
 from evenhand.audit.sweep import Progress, Swept, audience_of, sweep
-from evenhand.metrics.lists import count, list_lengths
+from evenhand.metrics.exposure import lorenz_points
+from evenhand.metrics.lists import ListColumns, Lists, count, list_lengths, read_lists
 from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ def audit(
     train: Any,
     test: Any = None,
     *,
+    validation: Any = None,
     k: int | Iterable[int] = (5, 10, 20),
     hot: str | float | HotRule = "honest",
     columns: Mapping[str, str] | None = None,
@@ -42,45 +42,68 @@ def audit(
     """Measure recommendations of any origin: accuracy and bias with `test`, exposure without it.
 
     `recs` maps a name to a table or file with columns user, item and rank or score; one table alone will do.
-    `columns` says what these tables call their columns: {"user": "customer", "score": "weight"}. `train` and
-    `test` are `Interactions`, tables or files, and `reading` says how to read those (user=, min_rating=, …).
-    `users_file` and `items_file` hold attributes, by a column named as in train; `slice_by` names those
-    to slice by, and `title` the one with the items' titles.
+    `columns` says what these tables call their columns: {"user": "customer", "score": "weight"}; `metrics.lists` says
+    what happens to each oddity of a table. `train`, `validation` and `test` are `Interactions`, tables or files, and
+    `reading` says how to read those (user=, min_rating=, …). What users have in train or validation is known: lists
+    are expected to leave it out, and popularity is counted there. `users_file` and `items_file` hold attributes, by a
+    column named as in train; `slice_by` names those to slice by, and `title` the one with the items' titles.
     """
     from evenhand.audit.attributes import read_attributes
 
     ks = list_lengths(k)
     reading = dict(reading or {})
-    asked = _named(recs)
+    naming = ListColumns.of(columns, reading)
     if progress is not None:
         progress("reading train and test", 0, 0)
-    ground = lay_ground(train, test, hot, reading)
-    naming = _column_names(columns or {}, reading)
+    reference = read_reference(train, validation, test, hot, reading)
     if progress is not None:
         progress("reading lists", 0, 0)
-    systems = read_systems(asked, ground.train, naming, max(ks), reading.get("header"))
-    attributes = read_attributes(ground, users_file, items_file, title, tuple(slice_by), reading)
+    systems, list_notes = read_systems(_named(recs), reference, naming, max(ks), reading.get("header"))
+    attributes = read_attributes(reference, users_file, items_file, title, tuple(slice_by), reading)
 
     headline = 10 if 10 in ks else min(ks)
-    slices, notable = Slices(ground, systems, headline, attributes), Notable(ground, systems, headline)
-    swept = sweep(ground, systems, ks, (slices.watch, notable.watch), progress)
-    measures = Measures(swept, ground, systems)
-    rows, contrasts = measures.rows(), measures.contrasts()
+    slices, notable = Slices(reference, systems, headline, attributes), Notable(reference, systems, headline)
+    swept = sweep(reference, systems, ks, (slices.watch, notable.watch), progress)
+    measures = Measures(swept, reference, systems)
+    rows, contrasts, demand = measures.rows(), measures.contrasts(), reference.demand()
     return Audit(
         systems=swept.systems,
         ks=swept.ks,
         k=headline,
-        data=_data(ground, systems),
-        notes=(*ground.notes, *attributes.notes, *_notes(ground, systems, swept)),
-        findings=find(rows, contrasts, measures, swept.systems, headline),
+        data=_data(reference, systems),
+        notes=(*reference.notes, *attributes.notes, *_notes(reference, systems, swept, list_notes)),
+        findings=find(rows, contrasts, measures, swept.systems, headline, demand, reference.n_items),
         rows=rows,
         contrasts=contrasts,
         slices=slices.rows(swept.draws),
-        demand=ground.demand(),
+        demand=demand,
         exposure=_exposure(swept, headline),
         confusion=measures.confusion(),
-        examples=choose_examples(ground, systems, notable, attributes.titles, headline),
+        examples=choose_examples(reference, systems, notable, attributes.titles, headline),
     )
+
+
+def read_systems(
+    recs: Mapping[str, Any], reference: Reference, columns: ListColumns, k: int, header: bool | None = None
+) -> tuple[dict[str, Lists], dict[str, list[str]]]:
+    """The lists of every system, cut to k, and notes on each.
+
+    A table whose column `name` has several values, as `compare` writes it, holds as many systems; they go by these
+    names, after the table's own and a slash where there are other tables. Of several seeds the first is taken.
+    """
+    systems: dict[str, Lists] = {}
+    notes: dict[str, list[str]] = {}
+    for given, source in recs.items():
+        prefix = f"{given}/" if len(recs) > 1 else ""
+        for inside, table in read_lists(source, columns, header).items():
+            name = given if inside is None else f"{prefix}{inside}"
+            if name in systems:
+                raise InputError(f"two systems are called '{name}'; give each --recs its own name.")
+            by_seed, unknown = table.in_vocabulary(reference.known, k, first_seed=True)
+            (systems[name],), notes[name] = by_seed.values(), [*table.notes, *unknown]
+    if not systems:
+        raise InputError("there are no recommendations to audit; give at least one table (--recs NAME=FILE).")
+    return systems, notes
 
 
 def _named(recs: Mapping[str, Any] | Any) -> dict[str, Any]:
@@ -89,25 +112,17 @@ def _named(recs: Mapping[str, Any] | Any) -> dict[str, Any]:
     return {Path(recs).stem if isinstance(recs, str | Path) else "recommendations": recs}
 
 
-def _column_names(columns: Mapping[str, str], reading: Mapping[str, Any]) -> dict[str, str]:
-    """Lists call users and items just so or as train does, unless told otherwise."""
-    known = ("user", "item", "rank", "score")
-    for role in columns:
-        if role not in known:
-            raise InputError(f"a list has no column for '{role}'; name {', '.join(known)}.")
-    return {f"train_{role}": reading[role] for role in ("user", "item") if role in reading} | dict(columns)
-
-
-def _data(ground: Ground, systems: Mapping[str, Ranked]) -> dict[str, Any]:
+def _data(reference: Reference, systems: Mapping[str, Lists]) -> dict[str, Any]:
     return {
-        "users": ground.n_users,
-        "items": ground.n_items,
-        "interactions": len(ground.train),
-        "test_interactions": len(ground.test) if ground.has_test else None,
-        "hot_rule": ground.rule.describe(),
-        "hot_items": int(np.count_nonzero(ground.hot)),
-        "judged_users": int(np.count_nonzero(ground.test.activity)),
-        "audience": int(np.count_nonzero(audience_of(ground, systems))),
+        "users": reference.n_users,
+        "items": reference.n_items,
+        "interactions": len(reference.split.train),
+        "validation_interactions": None if reference.split.validation is None else len(reference.split.validation),
+        "test_interactions": len(reference.test) if reference.has_test else None,
+        "hot_rule": reference.rule.describe(),
+        "hot_items": int(np.count_nonzero(reference.hot)),
+        "judged_users": int(np.count_nonzero(reference.test.activity)),
+        "audience": int(np.count_nonzero(audience_of(reference, systems))),
     }
 
 
@@ -120,33 +135,37 @@ def _exposure(swept: Swept, k: int) -> tuple[Exposure, ...]:
     return tuple(found)
 
 
-def _notes(ground: Ground, systems: Mapping[str, Ranked], swept: Swept) -> list[str]:
+def _notes(
+    reference: Reference, systems: Mapping[str, Lists], swept: Swept, list_notes: Mapping[str, list[str]]
+) -> list[str]:
     notes: list[str] = []
     most = max(swept.ks)
-    for name, ranked in systems.items():
-        notes += ranked.notes
-        odd = swept.odd[name] | _unseen(ground, ranked, swept.counts[name, most])
-        told = {
-            "empty": f"{odd['empty']:,} of {count(int((ground.test.activity > 0).sum()), 'test user')} have "
+    known = "train" if reference.split.validation is None else "train or validation"
+    for name, lists in systems.items():
+        odd = swept.odd[name] | _unseen(reference, lists, swept.counts[name, most])
+        said = {
+            "empty": f"{odd['empty']:,} of {count(int((reference.test.activity > 0).sum()), 'test user')} have "
             "no list; it counts as empty (to judge served users alone, leave the others out of test)",
             "short": f"{count(odd['short'], 'list')} shorter than {most}; the empty slots count as misses",
-            "unjudged": f"{count(odd['unjudged'], 'list')} of users without a test item; they count for exposure only",
-            "repeats": f"{count(odd['repeats'], 'recommendation')} of what the user has in train already, "
+            "without_test": f"{count(odd['without_test'], 'list')} of users without a test item; "
+            "they count for exposure only",
+            "repeats": f"{count(odd['repeats'], 'recommendation')} of what the user has in {known} already, "
             "counted as shown and not wanted",
-            "unseen_users": f"{count(odd['unseen_users'], 'list')} of users who are in test and not in train",
+            "unseen_users": f"{count(odd['unseen_users'], 'list')} of users who are in test and not in {known}",
             "unseen_items": f"{count(odd['unseen_slots'], 'recommendation')} of "
-            f"{count(odd['unseen_items'], 'item')} that test has and train has not",
+            f"{count(odd['unseen_items'], 'item')} that test has and {known} has not",
         }
-        silent = () if ground.has_test else ("empty", "unjudged")
-        notes += [f"{name}: {text}." for what, text in told.items() if odd[what] and what not in silent]
+        silent = () if reference.has_test else ("empty", "without_test")
+        told = [text for what, text in said.items() if odd[what] and what not in silent]
+        notes += [f"{name}: {text}." for text in (*list_notes[name], *told)]
     return notes
 
 
-def _unseen(ground: Ground, ranked: Ranked, counts: np.ndarray) -> dict[str, int]:
-    """What the vocabulary knows from test alone: a system trained on train could not know it."""
-    unseen = ground.popularity == 0
+def _unseen(reference: Reference, lists: Lists, counts: np.ndarray) -> dict[str, int]:
+    """What the vocabulary knows from test alone: a system fitted on train could not know it."""
+    unseen = reference.items.counts == 0
     return {
-        "unseen_users": int(np.count_nonzero(ranked.served & (ground.train.activity == 0))),
+        "unseen_users": int(np.count_nonzero(lists.served & (reference.known.activity == 0))),
         "unseen_items": int(np.count_nonzero(unseen & (counts > 0))),
         "unseen_slots": int(counts[unseen].sum()),
     }

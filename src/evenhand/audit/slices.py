@@ -4,37 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from evenhand.audit.attributes import Attributes
-from evenhand.audit.audit_lists import Ranked
-from evenhand.audit.catalogue import METRICS
-from evenhand.audit.divide import Division, by_activity, by_popularity, by_taste
+from evenhand.audit.divisions import Division, by_activity, by_popularity, by_taste
 from evenhand.audit.intervals import Draws, Get, Measured
-from evenhand.audit.reference import Ground
+from evenhand.audit.reference import Reference
 from evenhand.audit.result import Estimate, SliceRow
-from evenhand.audit.sweep import audience_of
-from evenhand.audit.terms import Block, Listed, Terms, by_part, pairs_by_part
-
-JUDGED = ("precision", "recall", "ndcg", "hit_rate", "ohr", "ocr", "uhr", "ucr")
-ALWAYS = ("arp", "aplt")
+from evenhand.audit.sweep import Block, Terms, audience_of
+from evenhand.metrics.catalogue import METRICS, SLICED
+from evenhand.metrics.exposure import by_part
+from evenhand.metrics.lists import Lists
+from evenhand.metrics.slots import Slots, pairs_by_part
 
 
 class Slices:
     """Gathers, block by block, what the slices at one k need."""
 
-    def __init__(self, ground: Ground, systems: Mapping[str, Ranked], k: int, attributes: Attributes) -> None:
-        self.ground, self.systems, self.k = ground, tuple(systems), k
-        self.audience = audience_of(ground, systems)
+    def __init__(self, reference: Reference, systems: Mapping[str, Lists], k: int, attributes: Attributes) -> None:
+        self.reference, self.systems, self.k = reference, tuple(systems), k
+        self.audience = audience_of(reference, systems)
         self.of_users = [
-            by_activity(ground, self.audience),
-            by_taste(ground, self.audience),
+            by_activity(reference, self.audience),
+            by_taste(reference, self.audience),
             *attributes.users,
         ]
-        self.of_items = [by_popularity(ground), *attributes.items]
-        self.metrics = (*(JUDGED if ground.has_test else ()), *ALWAYS, "popularity_lift")
+        self.of_items = [by_popularity(reference), *attributes.items]
+        self.metrics = [name for name in SLICED if reference.has_test or not METRICS[name].needs_test]
         self.moments = {
             (division.by, system, metric): np.zeros((6, len(division.labels)))
             for division in self.of_users
@@ -43,7 +42,7 @@ class Slices:
         }
 
     def watch(
-        self, block: Block, terms: Mapping[str, Mapping[int, Terms]], lists: Mapping[str, Listed]
+        self, block: Block, terms: Mapping[str, Mapping[int, Terms]], lists: Mapping[str, Slots]
     ) -> dict[Any, np.ndarray]:
         """Adds up users' moments; returns the columns of the item slices, to be drawn with the others."""
         for division in self.of_users:
@@ -52,10 +51,11 @@ class Slices:
                 for metric in self.metrics:
                     self._add(division, system, metric, part, terms[system][self.k])
         columns: dict[Any, np.ndarray] = {}
-        source = block.test if self.ground.has_test else block.train
+        wanted = block.sheet.truth if block.has_test else block.sheet.consumed
+        assert wanted is not None
         for division in self.of_items:
             parts = len(division.labels)
-            columns[division.by, "demand"] = pairs_by_part(source, block.users, division.part, parts)
+            columns[division.by, "demand"] = pairs_by_part(wanted, block.sheet.users, division.part, parts)
             for system, found in lists.items():
                 top, hits = found.top[:, : self.k], found.hits[:, : self.k]
                 columns[division.by, system, "slots"] = by_part(top, top >= 0, division.part, parts)
@@ -121,10 +121,16 @@ class Slices:
             "share_of_slots": lambda get: get(slots)[..., part] / get(slots).sum(axis=-1),
             "share_of_demand": lambda get: get(demand)[..., part] / get(demand).sum(axis=-1),
         }
-        if self.ground.has_test:
+        if self.reference.has_test:
             formulas["precision"] = lambda get: get(hits)[..., part] / get(slots)[..., part]
             formulas["recall"] = lambda get: get(hits)[..., part] / get(demand)[..., part]
-        return {name: draws.measure(formula).estimate(0.0, 1.0) for name, formula in formulas.items()}
+        below = {"precision": draws.sum(slots)[part], "recall": draws.sum(demand)[part]}
+        found = {}
+        for name, formula in formulas.items():
+            measured = draws.measure(formula)
+            # Where few slots or wishes stand behind a share, they and not the users say how certain it is.
+            found[name] = replace(measured, users=min(measured.users, below.get(name, math.inf))).estimate(0.0, 1.0)
+        return found
 
 
 def ratio(x: float, w: float, xx: float, xw: float, ww: float, n: float) -> Measured:

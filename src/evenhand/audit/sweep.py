@@ -9,28 +9,54 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.audit.audit_lists import Ranked
-from evenhand.audit.exposure import PARTS, exposure_counts
 from evenhand.audit.intervals import Draws, Moments
-from evenhand.audit.reference import Ground, user_ranges
-from evenhand.audit.terms import (
-    Block,
-    Listed,
-    Terms,
-    block_of,
-    listed,
-    mean_metrics,
-    pairs_by_part,
-    score_block,
-)
-from evenhand.metrics.users import NO_ITEM
+from evenhand.audit.reference import Reference, part_of, user_ranges
+from evenhand.metrics.catalogue import METRICS, RATES, SUMS, available
+from evenhand.metrics.exposure import NO_ITEM, exposure_counts
+from evenhand.metrics.lists import Lists
+from evenhand.metrics.slots import AnswerSheet, Slots
+from evenhand.metrics.users import UserMetrics
 
 CHUNK_SLOTS = 320_000
 """How many slots of one system are looked at together."""
 
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some consecutive users of the audience, with their part of what is known and wanted."""
+
+    start: int
+    """The first user of the range; the sheet's users are counted from here."""
+    sheet: AnswerSheet
+    has_test: bool
+
+    @property
+    def everyone(self) -> np.ndarray:
+        """int64 [n]: the users' indices in the vocabulary."""
+        return self.start + self.sheet.users
+
+    @property
+    def with_test(self) -> np.ndarray:
+        """bool [n]: who has a test item, so that accuracy can be measured."""
+        return self.sheet.n_relevant > 0
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """One system's columns at one k, all [n] over the block's users."""
+
+    values: Mapping[str, np.ndarray]
+    """Of the metrics that are means: the user's value, 0 where the user does not count."""
+    weights: Mapping[str, np.ndarray]
+    """1 where the user counts, else 0."""
+    sums: Mapping[str, np.ndarray]
+    """What formulas of sums add up; `slots` is [n, 10]. The counts behind the rates (ohr.above, ohr.below, …) are 0
+    for users without a test item."""
+
+
 Progress = Callable[[str, int, int], None]
 """Called with (what is done, users done, users in all)."""
-Watcher = Callable[[Block, Mapping[str, Mapping[int, Terms]], Mapping[str, Listed]], Mapping[Any, np.ndarray]]
+Watcher = Callable[[Block, Mapping[str, Mapping[int, Terms]], Mapping[str, Slots]], Mapping[Any, np.ndarray]]
 """Sees every block, each system's terms by k and its lists; may return further columns to be drawn."""
 
 
@@ -48,58 +74,93 @@ class Swept:
     """system → how often its lists were not what one expects."""
 
 
+def mean_metrics(has_test: bool) -> list[str]:
+    """The metrics that are means over users."""
+    return [m for m in available(has_test) if METRICS[m].of_user is not None or METRICS[m].rate is not None]
+
+
 def sweep(
-    ground: Ground,
-    systems: Mapping[str, Ranked],
+    reference: Reference,
+    systems: Mapping[str, Lists],
     ks: Sequence[int],
     watchers: Sequence[Watcher] = (),
     progress: Progress | None = None,
 ) -> Swept:
     """Every user who has a list or a test item, in blocks of consecutive users."""
     names, most = tuple(systems), max(ks)
-    metrics = mean_metrics(ground.has_test)
+    metrics = mean_metrics(reference.has_test)
     swept = Swept(
         names,
         tuple(ks),
         {k: Moments(metrics, len(names)) for k in ks},
         Draws(),
-        {(name, k): np.zeros(ground.n_items, dtype=np.int64) for name in names for k in ks},
-        {name: dict.fromkeys(("empty", "short", "unjudged", "repeats"), 0) for name in names},
+        {(name, k): np.zeros(reference.n_items, dtype=np.int64) for name in names for k in ks},
+        {name: dict.fromkeys(("empty", "short", "without_test", "repeats"), 0) for name in names},
     )
-    audience = audience_of(ground, systems)
-    for start, stop in user_ranges(ground.train, max(1, CHUNK_SLOTS // most)):
-        block = block_of(ground, start, stop, audience)
-        if len(block.users):
-            tops = {name: ranked.top(start, stop, most)[block.users] for name, ranked in systems.items()}
-            lists = {name: listed(block, top) for name, top in tops.items()}
-            for name, of_system in lists.items():
-                _count(swept, block, name, of_system)
-            terms = {name: score_block(block, of_system, ks) for name, of_system in lists.items()}
+    audience = audience_of(reference, systems)
+    for start, stop in user_ranges(reference.known, max(1, CHUNK_SLOTS // most)):
+        block = block_of(reference, start, stop, audience)
+        if len(block.sheet.users):
+            lists = {name: Slots(block.sheet, one.top(block.everyone, most)) for name, one in systems.items()}
+            for name, slots in lists.items():
+                _count(swept, block, name, slots)
+            terms = {name: {k: terms_of(block, slots, k, metrics) for k in ks} for name, slots in lists.items()}
             _gather(swept, block, terms, metrics, [watch(block, terms, lists) for watch in watchers])
         if progress is not None:
-            progress("measuring", stop, ground.n_users)
+            progress("measuring", stop, reference.n_users)
     for name in names:
         for shorter, longer in pairwise(ks):
             swept.counts[name, longer] += swept.counts[name, shorter]
     return swept
 
 
-def audience_of(ground: Ground, systems: Mapping[str, Ranked]) -> np.ndarray:
+def audience_of(reference: Reference, systems: Mapping[str, Lists]) -> np.ndarray:
     """bool [n_users]: who has a list of any system, or a test item."""
-    return np.logical_or.reduce([ground.test.activity > 0, *(ranked.served for ranked in systems.values())])
+    return np.logical_or.reduce([reference.test.activity > 0, *(lists.served for lists in systems.values())])
 
 
-def _count(swept: Swept, block: Block, name: str, lists: Listed) -> None:
-    top, begin = lists.top, 0
+def block_of(reference: Reference, start: int, stop: int, audience: np.ndarray) -> Block:
+    known, test = part_of(reference.known, start, stop), part_of(reference.test, start, stop)
+    sheet = AnswerSheet(
+        users=np.flatnonzero(audience[start:stop]),
+        truth=test,
+        hot=reference.hot,
+        consumed=known,
+        all_users=reference.items,
+        # What users want by decile or, without a test part, what they have had.
+        demand_part=test if reference.has_test else known,
+    )
+    return Block(start, sheet, reference.has_test)
+
+
+def terms_of(block: Block, slots: Slots, k: int, metrics: Sequence[str]) -> Terms:
+    found, counts = UserMetrics.of(slots, k), block.with_test
+    values, weights = {}, {}
+    for name in metrics:
+        column = found.per_user(name)
+        if METRICS[name].needs_test:
+            column = np.where(counts, column, np.nan)
+        weights[name] = (~np.isnan(column)).astype(np.float64)
+        values[name] = np.nan_to_num(column)
+    sums = {name: np.asarray(found.sums[name], dtype=np.float64) for name in SUMS if name != "demand"}
+    if block.has_test:
+        for name in RATES:
+            rate = found.rates[name]
+            sums |= {f"{name}.above": rate.numerators * counts, f"{name}.below": rate.denominators * counts}
+    return Terms(values, weights, sums)
+
+
+def _count(swept: Swept, block: Block, name: str, slots: Slots) -> None:
+    top, begin = slots.top, 0
     for k in swept.ks:
-        swept.counts[name, k] += exposure_counts(top[:, begin:k], block.ground.n_items)
+        swept.counts[name, k] += exposure_counts(top[:, begin:k], slots.sheet.truth.n_items)
         begin = k
     length = np.count_nonzero(top != NO_ITEM, axis=1)
     odd = swept.odd[name]
-    odd["empty"] += int(np.count_nonzero(length[block.judged] == 0))
+    odd["empty"] += int(np.count_nonzero(length[block.with_test] == 0))
     odd["short"] += int(np.count_nonzero((length > 0) & (length < top.shape[1])))
-    odd["unjudged"] += int(np.count_nonzero(length[~block.judged] > 0))
-    odd["repeats"] += int(np.count_nonzero(lists.repeats))
+    odd["without_test"] += int(np.count_nonzero(length[~block.with_test] > 0))
+    odd["repeats"] += int(np.count_nonzero(slots.repeats))
 
 
 def _gather(
@@ -109,11 +170,7 @@ def _gather(
     metrics: Sequence[str],
     more: Sequence[Mapping[Any, np.ndarray]],
 ) -> None:
-    # What users want by decile or, without a test part, what they have had.
-    source = block.test if block.ground.has_test else block.train
-    columns: dict[Any, np.ndarray] = {
-        "demand": pairs_by_part(source, block.users, block.ground.decile, PARTS),
-    }
+    columns: dict[Any, np.ndarray] = {"demand": block.sheet.demand}
     for k in swept.ks:
         swept.means[k].add(
             np.array([[terms[name][k].values[metric] for name in swept.systems] for metric in metrics]),

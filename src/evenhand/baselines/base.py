@@ -81,7 +81,7 @@ class Baseline(Method):
         checkpoints: Path | None = None,
         resume: bool = False,
     ) -> Fit:
-        """Fitted to train alone, anew where an earlier run was interrupted."""
+        """Fitted to train alone; a run that was interrupted begins again."""
         split, seeds = conditions.split, conditions.seeds if self.seeded else conditions.seeds[:1]
         began = time.perf_counter()
         settled = [

@@ -11,6 +11,7 @@ from evenhand.cli import (
     evaluate_command,
     export_command,
     methods_command,
+    metrics_command,
     recommend_command,
     reproduce_command,
     rerank_command,
@@ -40,6 +41,7 @@ app.command("update")(update_command.command)
 app.command("evaluate")(evaluate_command.command)
 app.command("audit")(audit_command.command)
 app.command("methods")(methods_command.command)
+app.command("metrics")(metrics_command.command)
 app.add_typer(data_command.app, name="data")
 app.add_typer(reproduce_command.app, name="reproduce")
 

@@ -76,7 +76,7 @@ def command(
     recs: Annotated[
         list[str],
         typer.Option(
-            help="Lists as NAME=FILE, with user, item and rank or score; repeatable. Findings are about the first."
+            help="Lists as NAME=FILE, with user, item and rank or score; repeatable. Findings are about the winner."
         ),
     ],
     naming: Naming,
@@ -84,6 +84,7 @@ def command(
     checking: Checking,
     reading: opt.Reading,
     test: Annotated[str | None, typer.Option(help="The interactions that were held out.")] = None,
+    validation: opt.KnownToo = None,
     k: opt.Ks = "5,10,20",
     hot: opt.Hot = "honest",
     out: Annotated[str | None, typer.Option(help="Write a report to this .html file.")] = None,
@@ -91,9 +92,9 @@ def command(
     json: opt.Json = False,
 ) -> None:
     """Audit recommendation lists of any system: accuracy, popularity bias, exposure, with intervals."""
-    from evenhand.audit.baseline import against
+    from evenhand.audit.audit_files import check_target
+    from evenhand.audit.changes import against
     from evenhand.audit.document import read_audit, to_json
-    from evenhand.audit.files import check_target
     from evenhand.audit.gates import check_gates, judge, parse_gate
     from evenhand.audit.run_audit import audit
     from evenhand.cli import inputs, show
@@ -113,6 +114,7 @@ def command(
             _named(recs),
             train,
             test,
+            validation=validation,
             k=ks,
             hot=hot or "honest",
             columns={role: name for role, name in names.items() if name is not None},
@@ -128,6 +130,7 @@ def command(
     judged = judge(gates, found)
     files = {
         "train": train,
+        "validation": validation,
         "test": test,
         **_named(recs),
         "users": known.users_file,
@@ -162,7 +165,7 @@ def _named(recs: list[str]) -> dict[str, str]:
 def _write(
     found: Audit, judged: list[Judged], out: str | None, checking: Checking, files: dict[str, str | None]
 ) -> None:
-    from evenhand.audit.files import save_audit, save_junit
+    from evenhand.audit.audit_files import save_audit, save_junit
 
     if checking.save is not None:
         save_audit(found, checking.save)
@@ -175,19 +178,22 @@ def _write(
 
 
 def _print(found: Audit, written: list[str]) -> None:
-    from evenhand.audit.summary import headings, lines
     from evenhand.cli import show
+    from evenhand.cli.audit_summary import headings, lines, tenths
 
     screen = show.console()
+    for finding in found.findings:
+        show.print_sentence(screen, f"• {finding.sentence}")
     cells = list(lines(found))
     fits = show.width_of([headings(found), *cells]) <= screen.width
     told = ", with 95 % intervals over users" if fits else ""
     show.print_sentence(screen, f"top {found.k}{told} (all metrics: --json)")
     show.print_listing(headings(found), cells if fits else lines(found, intervals=False))
     narrow = [] if fits else ["a wider terminal shows the intervals too; --out and --json have them."]
+    by_tenth = tenths(found)
+    if show.width_of(by_tenth) <= screen.width:
+        show.print_listing(by_tenth[0], by_tenth[1:])
     show.print_notes(screen, [f"hot are {found.data['hot_rule']}", *found.notes, *narrow])
-    for finding in found.findings:
-        show.print_sentence(screen, f"• {finding.sentence}")
     for change in found.changes:
         if change.beyond_uncertainty:
             way = {True: ", for the worse", False: ", for the better", None: ""}[change.worse]
@@ -199,7 +205,7 @@ def _print(found: Audit, written: list[str]) -> None:
 
 
 def _tell(found: Audit, judged: list[Judged], github: bool, stream: Any) -> None:
-    from evenhand.audit.ci_output import github_lines
+    from evenhand.audit.audit_files import github_lines
     from evenhand.utils.text import one_line
 
     if github:

@@ -1,8 +1,8 @@
-"""`evenhand evaluate`: judge recommendation lists from anywhere."""
+"""`evenhand evaluate`: measure recommendation lists from anywhere."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -25,23 +25,23 @@ def command(
     hot: opt.Hot = "honest",
     rec_user: opt.RecUser = None,
     rec_item: opt.RecItem = None,
+    validation: opt.KnownToo = None,
     json: opt.Json = False,
 ) -> None:
-    """Measure accuracy and popularity bias of recommendation lists."""
+    """Measure accuracy, popularity bias and exposure of recommendation lists."""
     from evenhand.cli import inputs, show
-    from evenhand.cli.list_columns import lists_of, reading_lists
     from evenhand.data.splits import given_split
     from evenhand.experiments.compare import Row
     from evenhand.metrics.evaluate import evaluate_named
+    from evenhand.metrics.lists import ListColumns
 
     ks = inputs.list_lengths(k)
-    split = given_split(inputs.read_file(train, reading), inputs.read_file(test, reading, allow_small=True))
-    with reading_lists():
-        lists = lists_of(recs, rec_user, rec_item, reading)
-        found = evaluate_named(lists, split, ks, hot or "honest")
-    if [one.name for one in found] == ["recommendations"]:
-        # Lists without names of their own go by the file's, as in an audit.
-        found = [replace(found[0], name=Path(recs).stem)]
+    known = inputs.read_file(train, reading)
+    between = None if validation is None else inputs.read_file(validation, reading, allow_small=True)
+    split = given_split(known, inputs.read_file(test, reading, allow_small=True), validation_part=between)
+    columns = ListColumns.of({"user": rec_user, "item": rec_item}, asdict(reading))
+    # Lists without names of their own go by the file's, as in an audit.
+    found = evaluate_named(recs, split, ks, hot or "honest", columns=columns, name=Path(recs).stem)
     notes = list(dict.fromkeys([*split.notes, *(note for one in found for note in one.notes)]))
     if json:
         rows = [row for one in found for row in one.to_json()["rows"]]

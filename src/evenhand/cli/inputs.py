@@ -170,7 +170,7 @@ def make_settings(training: Training, sampling: Sampling, protocol: ProtocolName
     if training.patience is not None and protocol == "paper":
         raise InputError("--patience belongs to the honest protocol; the paper's trains all epochs.")
     if training.eval_users is not None and protocol == "paper":
-        raise InputError("--eval-users belongs to the honest protocol; the paper's judges all users.")
+        raise InputError("--eval-users belongs to the honest protocol; the paper's evaluates all users.")
     if sampling.sampler_scores is not None and training.encoder != "lightgcn":
         raise InputError(f"--sampler-scores belongs to lightgcn, not to {training.encoder}.")
     milestones = training.milestones

@@ -38,6 +38,9 @@ Hot = Annotated[
     typer.Option(help="Which items are hot: paper, honest, a share of items (0.2) or a train count (50)."),
 ]
 
+KnownToo = Annotated[
+    str | None, typer.Option("--validation", help="Later interactions that count as known, just as train does.")
+]
 SPLITS = "random, per-user, leave-last-out, time or popularity-shift"
 
 RecUser = Annotated[str | None, _option("Column of user ids in the lists; else user, or as --user.", "Reading")]

@@ -20,14 +20,14 @@ def command(
     users: Annotated[str | None, typer.Option(help="A file with a column of user ids; all users without it.")] = None,
     new_users: Annotated[
         str | None,
-        typer.Option(help="A file of what users touched whom the model does not know: recommend to them."),
+        typer.Option(help="A file of what new users interacted with: recommend to them."),
     ] = None,
     k: Annotated[int, typer.Option("--k", "-k", help="Length of the lists.")] = 20,
     out: Annotated[
         str | None, typer.Option(help="A .parquet, .csv or .tsv file; standard output (csv) without it.")
     ] = None,
     seed: Annotated[str | None, typer.Option(help="Another seed than the best one, or all for each.")] = None,
-    known: Annotated[bool, typer.Option("--known", help="Let items through that the user already touched.")] = False,
+    known: Annotated[bool, typer.Option("--known", help="Let items through that the user already has.")] = False,
     exclude: Annotated[
         str | None, typer.Option(help="A file with a column of items that are never recommended.")
     ] = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -54,8 +55,8 @@ def command(
     from pathlib import Path
 
     from evenhand.cli import inputs, show
-    from evenhand.cli.list_columns import lists_of, reading_lists
     from evenhand.data.write import check_target, write_table
+    from evenhand.metrics.lists import ListColumns
     from evenhand.models.rerank import rerank_lists
     from evenhand.models.rerank.strength import TOLERANCE
     from evenhand.utils.errors import InputError
@@ -68,9 +69,10 @@ def command(
     allowed = TOLERANCE if tolerance is None else tolerance
     known = inputs.read_file(train, reading, allow_small=True)
     later = None if validation is None else inputs.read_file(validation, reading, allow_small=True)
-    with reading_lists():
-        lists = lists_of(recs, rec_user, rec_item, reading)
-        found = rerank_lists(lists, known, method, strength, k, later, tolerance=allowed, hot=hot or "honest")
+    columns = ListColumns.of({"user": rec_user, "item": rec_item}, asdict(reading))
+    found = rerank_lists(
+        recs, known, method, strength, k, later, tolerance=allowed, hot=hot or "honest", columns=columns
+    )
     write_table(found.table, Path(to))
     if json:
         document = {"to": to, "rows": len(found.table), "method": method, "strength": found.strength, "k": k}

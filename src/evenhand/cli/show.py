@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from evenhand.metrics.catalogue import METRICS, SCREEN, share_with_denominator
 from evenhand.utils.text import json_text, one_line, visible
 
 if TYPE_CHECKING:
@@ -23,15 +24,6 @@ if TYPE_CHECKING:
     from evenhand.experiments.compare import Row
     from evenhand.metrics.statistics import Summary
 
-LAYOUTS: tuple[tuple[tuple[str, ...], int], ...] = (
-    (("precision", "recall", "f1", "ndcg", "ohr", "ocr", "uhr", "ucr"), 4),
-    (("precision", "ndcg", "ohr", "ocr", "uhr", "ucr"), 4),
-    (("precision", "ndcg", "ohr", "ocr", "uhr", "ucr"), 3),
-    (("ndcg", "ohr", "ocr", "uhr", "ucr"), 3),
-    (("ndcg", "ohr", "ucr"), 3),
-    (("ndcg", "ohr"), 3),
-)
-"""Metrics and digits of a table, the first that fits the screen is taken."""
 _PIPED_WIDTH = 1000
 """A file or another program takes lines of any length."""
 _GAP = "  "
@@ -93,24 +85,22 @@ def print_rows(out: Console, rows: Sequence[Row], title: str) -> list[str]:
     Returns a note if some metrics had to be left out.
     """
     tables = {k: [row for row in rows if row.k == k] for k in dict.fromkeys(row.k for row in rows)}
-    for metrics, digits in LAYOUTS:
+    for metrics, digits in SCREEN:
         drawn = {k: _lines(of_k, metrics, digits) for k, of_k in tables.items()}
         if max((cell_len(line.plain) for lines in drawn.values() for line in lines), default=0) <= out.width:
             break
     for k, lines in drawn.items():
         for line in (Text(f"{visible(title)}, top {k}", style="italic"), *lines, ""):
             out.print(line, soft_wrap=True, highlight=False)
-    return [] if metrics == LAYOUTS[0][0] else ["a wider terminal shows more metrics, --json all."]
+    return [] if metrics == SCREEN[0][0] else ["a wider terminal shows more metrics, --json all."]
 
 
 def _lines(rows: Sequence[Row], metrics: Sequence[str], digits: int) -> list[Text]:
     """A heading and one line a row, in columns as wide as their widest cell."""
-    from evenhand.metrics.users import HIGHER_IS_BETTER
-
     columns = [[Text("method", style="bold"), *(Text(visible(row.name)) for row in rows)]]
     for name in metrics:
-        best = _best(rows, name, HIGHER_IS_BETTER[name])
-        heading = Text(f"{name} {'↑' if HIGHER_IS_BETTER[name] else '↓'}", style="bold")
+        best = _best(rows, name, METRICS[name].higher_is_better)
+        heading = Text(f"{name} {METRICS[name].arrow}", style="bold")
         stars = [None if _silent(row, name) else best for row in rows]
         columns.append(
             [
@@ -134,20 +124,19 @@ def _cell(value: Summary, digits: int, best: float | None) -> Text:
     return Text(f"{number(value, digits)}{'*' if is_best else ' '}", style="bold green" if is_best else "")
 
 
-def _best(rows: Sequence[Row], name: str, higher: bool) -> float | None:
+def _best(rows: Sequence[Row], name: str, higher: bool | None) -> float | None:
     """The best mean of a column; None where there is nothing to be better than."""
     means = [
         row.metrics[name].mean for row in rows if not math.isnan(row.metrics[name].mean) and not _silent(row, name)
     ]
-    if len(set(means)) < 2:
+    if higher is None or len(set(means)) < 2:
         return None
     return max(means) if higher else min(means)
 
 
 def _silent(row: Row, name: str) -> bool:
-    """Whether the rate is 0 because no list has anything of the kind: no merit, and so no star."""
-    defined = row.metrics.get(f"{name}_defined")
-    return defined is not None and math.isnan(defined.mean)
+    """Whether the rate is low because most lists have nothing of the kind: no merit, and so no star."""
+    return share_with_denominator(name, {metric: value.mean for metric, value in row.metrics.items()}) < 0.5
 
 
 def number(value: Summary, digits: int = 4) -> str:

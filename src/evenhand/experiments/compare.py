@@ -18,8 +18,8 @@ from evenhand.experiments.tune import TuneResult
 from evenhand.experiments.tune import tune as search
 from evenhand.experiments.verdict import verdict
 from evenhand.methods import AnyMethod, method_of
+from evenhand.metrics.catalogue import METRICS
 from evenhand.metrics.statistics import Summary, summarise
-from evenhand.metrics.users import METRICS
 from evenhand.training.evaluation import Results
 from evenhand.training.method import Conditions, Fit, Method
 from evenhand.training.run import versions

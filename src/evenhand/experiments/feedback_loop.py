@@ -56,10 +56,10 @@ def feedback_loop(
         return top_by(model.scorer(0), log.n_items, np.arange(log.n_users), k, exclude=log)[0]
 
     rounds = simulate_rounds(simulation, recommend, n_rounds, k, seed=seed)
-    return [_judge(simulation, turn, was_hot) for turn, was_hot in zip(rounds, hot, strict=True)]
+    return [_measured(simulation, turn, was_hot) for turn, was_hot in zip(rounds, hot, strict=True)]
 
 
-def _judge(simulation: Simulation, turn: Round, hot: np.ndarray) -> FeedbackRound:
+def _measured(simulation: Simulation, turn: Round, hot: np.ndarray) -> FeedbackRound:
     users = np.arange(len(turn.top))[:, None]
     shown = turn.top >= 0
     liked = simulation.truth(users, np.maximum(turn.top, 0)) & shown

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from evenhand.metrics.catalogue import METRICS, Metric
 from evenhand.metrics.lists import LONGEST_LIST
-from evenhand.metrics.users import ACCURACY, HIGHER_IS_BETTER
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.text import whole_number
 
@@ -38,7 +39,7 @@ class Goal:
     @property
     def rises(self) -> bool:
         """Whether more is better."""
-        return HIGHER_IS_BETTER[self.name]
+        return bool(METRICS[self.name].higher_is_better)
 
     @property
     def arrow(self) -> str:
@@ -46,8 +47,8 @@ class Goal:
 
     @property
     def worst(self) -> float:
-        """The value that nothing can fall below: all metrics are shares."""
-        return 0.0 if self.rises else 1.0
+        """The value that nothing can fall below."""
+        return METRICS[self.name].low if self.rises else METRICS[self.name].high
 
     def gain(self, value: float) -> float:
         """The value turned so that more is better."""
@@ -63,11 +64,19 @@ def parse_goals(metric: str | Sequence[str], n_items: int | None = None) -> tupl
     texts = [text.strip() for text in (metric.split(",") if isinstance(metric, str) else metric)]
     if not 1 <= len(texts) <= MOST:
         raise InputError(f"a search takes one metric or two, as in ndcg@10,ohr@10, not {len(texts)}.")
-    known = ACCURACY if len(texts) == 1 else tuple(HIGHER_IS_BETTER)
+    known = [name for name, one in METRICS.items() if _can_be_sought(one, alone=len(texts) == 1)]
     goals = tuple(_parsed(text, known, n_items) for text in texts)
     if len(goals) == MOST:
         _check_two(goals[0], goals[1], n_items)
     return goals
+
+
+def _can_be_sought(metric: Metric, alone: bool) -> bool:
+    """One way must be better, with a worst value; alone it must be accuracy: the least biased list is easy to make."""
+    worst = metric.low if metric.higher_is_better else metric.high
+    if metric.higher_is_better is None or not math.isfinite(worst):
+        return False
+    return not alone or (metric.group == "accuracy" and metric.higher_is_better)
 
 
 def accurate_first(goals: Sequence[Goal]) -> tuple[int, int]:

@@ -4,6 +4,7 @@ The room works on arrays of recommended items and never sees a model.
 """
 
 from evenhand.metrics.bias import Rate
+from evenhand.metrics.catalogue import METRICS, Metric
 from evenhand.metrics.evaluate import Evaluation, EvaluationRow, evaluate
 from evenhand.metrics.lists import Lists, read_lists
 from evenhand.metrics.statistics import (
@@ -17,10 +18,9 @@ from evenhand.metrics.statistics import (
     paired_over_seeds,
     summarise,
 )
-from evenhand.metrics.users import HIGHER_IS_BETTER, METRICS, NO_ITEM, UNKNOWN_ITEM, UserMetrics, score_lists
+from evenhand.metrics.users import NO_ITEM, UNKNOWN_ITEM, UserMetrics, score_lists
 
 __all__ = [
-    "HIGHER_IS_BETTER",
     "METRICS",
     "NO_ITEM",
     "UNKNOWN_ITEM",
@@ -29,6 +29,7 @@ __all__ = [
     "EvaluationRow",
     "Interval",
     "Lists",
+    "Metric",
     "Rate",
     "Summary",
     "UserMetrics",

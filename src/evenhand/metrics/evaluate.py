@@ -1,21 +1,25 @@
 """From a table of recommendations, of whatever system, to its metrics.
 
-This is the border of the room: ids become indices and rows become lists here once, oddities of the table
-are counted and told, and everything after that works on arrays.
+Oddities of the table are counted and become notes; everything after that works on arrays.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenhand.metrics.lists import Lists, count, list_lengths, read_lists
+from evenhand.data.interactions import Interactions
+from evenhand.data.reading.columns import source_label
+from evenhand.metrics.catalogue import METRICS
+from evenhand.metrics.exposure import NO_ITEM
+from evenhand.metrics.lists import ListColumns, Lists, ListTable, count, list_lengths, read_lists
+from evenhand.metrics.slots import AnswerSheet, Slots
 from evenhand.metrics.statistics import Summary, summarise
-from evenhand.metrics.users import METRICS, NO_ITEM, UserMetrics, score_lists
+from evenhand.metrics.users import UserMetrics
 from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,7 +35,7 @@ class EvaluationRow:
 
     k: int
     metrics: Mapping[str, Summary]
-    """Every name of `METRICS`, summarised over seeds."""
+    """Every metric of the catalogue, summarised over seeds."""
     per_seed: tuple[UserMetrics, ...]
     """One per seed, in the order of `Evaluation.seeds`; all over the same users, for paired tests."""
 
@@ -102,40 +106,94 @@ def evaluate(
     k: int | Iterable[int] = (5, 10, 20),
     hot: str | float | HotRule = "honest",
     *,
+    validation: Any = None,
+    columns: Mapping[str, str] | None = None,
     name: str = "recommendations",
 ) -> Evaluation:
-    """Judge recommendations against the test part of a split.
+    """Score recommendations against the test part of a split.
 
-    `recs` is a csv, tsv or parquet file or any Arrow-speaking table with columns `user`, `item` and `rank`
-    (ascending) or, without one, `score` (descending; ties in order of occurrence). With a column `seed`
-    each seed is evaluated and the metrics are summarised over them. `hot` is a hot/cold rule: honest,
+    `recs` is a file or any Arrow-speaking table with columns `user`, `item` and `rank` or `score`; `metrics.lists`
+    says what happens to each oddity of such a table. `columns` says what it calls them: {"user": "customer"}. With a
+    column `seed` each seed is evaluated and the metrics are summarised over them. `hot` is a hot/cold rule: honest,
     paper, a share, a least number of train interactions, or a `HotRule`.
 
-    Every user with a test item counts: without recommendations, as an empty list. Items outside the split
-    stay in the list as misses, and are cold. Users outside the split are dropped. Of an item that a list
-    repeats, the first occurrence counts.
+    Every user with a test item counts: without recommendations, as an empty list. What a user has in train or
+    validation is known: it is a miss where a list repeats it. `validation` is that part, as `Interactions`, a file or
+    a table, where the split has none.
     """
+    ks = list_lengths(k)
+    split = with_validation(split, validation)
+    found = _evaluated(read_lists(recs, ListColumns.of(columns)), split, ks, hot)
+    if len(found) > 1:
+        raise InputError(
+            f"{source_label(recs)} holds lists of {len(found)} recommenders in its column 'name' "
+            f"({', '.join(one.name for one in found[:3])}…); use evaluate_named, or give those of one at a time."
+        )
+    return replace(found[0], name=name)
+
+
+def evaluate_named(
+    recs: Any,
+    split: Split,
+    k: int | Iterable[int] = (5, 10, 20),
+    hot: str | float | HotRule = "honest",
+    *,
+    columns: ListColumns | None = None,
+    name: str = "recommendations",
+) -> list[Evaluation]:
+    """One evaluation for each value of the column `name`, as `compare` writes it; without it one, called `name`."""
+    ks = list_lengths(k)
+    found = _evaluated(read_lists(recs, columns), split, ks, hot)
+    return [replace(one, name=one.name or name) for one in found]
+
+
+def with_validation(split: Split, validation: Any) -> Split:
+    """The split with a validation part: what users had by then, known to whoever recommends for test."""
+    if validation is None:
+        return split
+    from evenhand.data.reading.read import read_interactions
+    from evenhand.data.splits import given_split
+
+    if split.validation is not None:
+        raise InputError("the split has a validation part already; give no other one.")
+    given = isinstance(validation, Interactions)
+    part = validation if given else read_interactions(validation, allow_small=True)
+    return given_split(split.train, split.test, validation_part=part)
+
+
+def _evaluated(
+    tables: Mapping[str | None, ListTable], split: Split, ks: tuple[int, ...], hot: str | float | HotRule
+) -> list[Evaluation]:
     from evenhand.data.popularity import HotRule
 
-    ks = list_lengths(k)
     users = np.flatnonzero(split.test.activity)
     if not len(users):
         raise InputError("the test part of the split is empty, so there is nothing to evaluate against.")
     rule = hot if isinstance(hot, HotRule) else HotRule.parse(hot)
     is_hot = rule.mask(split)
-    by_seed, notes = read_lists(recs, split.test)
+    return [
+        _one(table, split, users, is_hot, ks, name=name or "", hot=rule.describe()) for name, table in tables.items()
+    ]
+
+
+def _one(
+    table: ListTable, split: Split, users: np.ndarray, is_hot: np.ndarray, ks: tuple[int, ...], *, name: str, hot: str
+) -> Evaluation:
+    by_seed, unknown = table.in_vocabulary(split.test, max(ks))
     found: list[dict[int, UserMetrics]] = []
     odd: Counter[str] = Counter()
+    sheet = AnswerSheet(users, split.test, is_hot, split.consumed)
     for lists in by_seed.values():
-        top = lists.top(users, max(ks))
-        found.append(score_lists(top, users, split.test, is_hot, ks, consumed=split.consumed))
-        odd.update(_oddities(lists, users, top, split))
+        slots = Slots(sheet, lists.top(users, max(ks)))
+        found.append({n: UserMetrics.of(slots, n) for n in ks})
+        odd.update(_oddities(lists, slots, split))
+    sentences = [f"{note[0].upper()}{note[1:]}." for note in (*table.notes, *unknown)]
     return Evaluation(
         name=name,
         rows=tuple(_row(n, [metrics[n] for metrics in found]) for n in ks),
         seeds=tuple(by_seed),
-        hot=rule.describe(),
-        notes=(*notes, *_notes(odd, len(users), max(ks), len(by_seed))),
+        hot=hot,
+        notes=(*sentences, *_notes(odd, len(users), max(ks), len(by_seed))),
     )
 
 
@@ -144,48 +202,25 @@ def _row(k: int, per_seed: list[UserMetrics]) -> EvaluationRow:
     return EvaluationRow(k, metrics, tuple(per_seed))
 
 
-def _oddities(lists: Lists, users: np.ndarray, top: np.ndarray, split: Split) -> dict[str, int]:
+def _oddities(lists: Lists, slots: Slots, split: Split) -> dict[str, int]:
     """How often one seed's lists are not what one expects of lists for these users."""
-    length = np.count_nonzero(top != NO_ITEM, axis=1)
-    listed = np.unique(lists.users)
+    length = np.count_nonzero(slots.top != NO_ITEM, axis=1)
     return {
         "empty": int((length == 0).sum()),
-        "short": int(((length > 0) & (length < top.shape[1])).sum()),
-        "unjudged": int((split.test.activity[listed] == 0).sum()),
-        "consumed": int(split.consumed.contains(users[:, None], top).sum()),
+        "short": int(((length > 0) & (length < slots.top.shape[1])).sum()),
+        "without_test": int((split.test.activity[lists.served] == 0).sum()),
+        "consumed": int(slots.repeats.sum()),
     }
 
 
 def _notes(odd: Mapping[str, int], n_users: int, k: int, n_seeds: int) -> list[str]:
     over = f", over {n_seeds} seeds" if n_seeds > 1 else ""
     users = count(n_users, "test user")
-    told = {
+    sentences = {
         "empty": f"Counted as empty: the lists of {odd['empty']:,} of {users} without recommendations{over}.",
         "short": f"Counted empty slots as misses in {count(odd['short'], 'list')} shorter than {k}{over}.",
-        "unjudged": f"Left out {count(odd['unjudged'], 'list')} of users without a test item{over}.",
+        "without_test": f"Left out {count(odd['without_test'], 'list')} of users without a test item{over}.",
         "consumed": f"Counted as misses {count(odd['consumed'], 'recommendation')} "
         f"of what the user has in train or validation already{over}.",
     }
-    return [sentence for what, sentence in told.items() if odd[what]]
-
-
-def evaluate_named(recs: Any, split: Split, k: int | Iterable[int], hot: Any = "honest") -> list[Evaluation]:
-    """One evaluation for each value of the column `name`, as `compare` writes it; one in all without it."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from evenhand.data.reading.read import Column, read_columns
-    from evenhand.metrics.lists import COLUMNS
-
-    table = read_columns(recs, [*COLUMNS, Column("name", "id")])
-    plain = pa.table(
-        {
-            column: values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
-            for column, values in zip(table.column_names, table.columns, strict=True)
-        }
-    )
-    if "name" not in plain.column_names:
-        return [evaluate(recs, split, k, hot)]
-    names = pc.unique(plain["name"]).to_pylist()
-    ks = list_lengths(k)
-    return [evaluate(plain.filter(pc.equal(plain["name"], name)), split, ks, hot, name=str(name)) for name in names]
+    return [sentence for what, sentence in sentences.items() if odd[what]]

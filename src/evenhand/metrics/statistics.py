@@ -7,12 +7,13 @@ users whether other users would; a verdict needs both, and says which tests it r
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evenhand.metrics.catalogue import Get, Metric, named
 from evenhand.metrics.student_t import t_quantile, t_two_sided
 from evenhand.utils.errors import InputError
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 CONFIDENCE = 0.95
 ROUNDING = 1e-12
 """Differences smaller than this share of the numbers compared are rounding, and count as zero."""
+LEAST_USERS = 20
+"""With fewer users no difference is called more than chance: a bootstrap over so few is far too sure of itself."""
 CHUNK_CELLS = 2**21
 """The bootstrap draws its weights [draws, users] in blocks of about this many cells."""
 
@@ -130,7 +133,7 @@ def bootstrap_ratios_over_users(
     columns = [np.asarray(side, dtype=np.float64).ravel() for side in sides]
     if len({len(column) for column in columns}) > 1:
         raise InputError("the numerators and denominators must hold the same users, but differ in length.")
-    return _bootstrap(np.column_stack(columns), draws, seed)
+    return _interval(_ratio_difference, np.column_stack(columns), draws, seed)
 
 
 def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
@@ -160,10 +163,11 @@ class Comparison:
 
     @property
     def beyond_uncertainty(self) -> bool:
-        """Whether every test that could be made puts zero outside its interval, on the same side."""
+        """Whether every test that could be made puts zero outside its interval, on one side; never of few users."""
         tests = self._tests
         sides = {test.low > 0 for test in tests}
-        return bool(tests) and all(test.excludes_zero for test in tests) and len(sides) == 1
+        certain = bool(tests) and all(test.excludes_zero for test in tests) and len(sides) == 1
+        return certain and self.n_users >= LEAST_USERS
 
     @property
     def p(self) -> float:
@@ -181,7 +185,8 @@ class Comparison:
         if self.seeds is not None:
             made.append(f"a paired t test over {self.n_seeds} seeds")
         if self.users is not None:
-            made.append(f"a bootstrap over {self.n_users:,} users")
+            few = "" if self.n_users >= LEAST_USERS else ", too few to tell"
+            made.append(f"a bootstrap over {self.n_users:,} users{few}")
         return " and ".join(made) or "no test"
 
     @property
@@ -202,30 +207,94 @@ def compare_metric(
     if any(m.k != a[0].k or not np.array_equal(m.users, users) for m in (*a, *b)):
         raise InputError("a paired comparison needs the same k and the same users for both methods and all seeds.")
     over_seeds = paired_over_seeds([m.mean(name) for m in a], [m.mean(name) for m in b])
-    over_users = bootstrap_ratios_over_users(*_fractions(a, name), *_fractions(b, name), draws, seed)
+    over_users = _over_users(a, b, named(name), draws, seed)
     return Comparison(over_seeds, over_users, n_seeds=len(a), n_users=len(users))
+
+
+def _over_users(
+    a: Sequence[UserMetrics], b: Sequence[UserMetrics], metric: Metric, draws: int, seed: int
+) -> Interval | None:
+    if metric.of_items is not None:
+        return _by_influence(a, b, metric)
+    if metric.of_sums is not None:
+        return _bootstrap_formula(a, b, metric.of_sums, draws, seed)
+    return bootstrap_ratios_over_users(*_fractions(a, metric.name), *_fractions(b, metric.name), draws, seed)
 
 
 def _fractions(runs: Sequence[UserMetrics], name: str) -> tuple[np.ndarray, np.ndarray]:
     """Numerators and denominators per user, averaged over seeds, whose ratio of sums is the metric."""
-    if name.endswith("_pooled"):
-        rates = [run.rates[name.removesuffix("_pooled")] for run in runs]
-        return (
-            np.mean([rate.numerators for rate in rates], axis=0),
-            np.mean([rate.denominators for rate in rates], axis=0),
-        )
     values = np.array([run.per_user(name) for run in runs])
     return np.nan_to_num(values).mean(axis=0), (~np.isnan(values)).mean(axis=0)
 
 
-def _bootstrap(columns: np.ndarray, draws: int, seed: int) -> Interval | None:
-    """The interval of the difference of two ratios of sums; the columns are those sums' terms."""
+def _bootstrap_formula(
+    a: Sequence[UserMetrics], b: Sequence[UserMetrics], formula: Callable[[Get], Any], draws: int, seed: int
+) -> Interval | None:
+    """The bootstrap for a formula of sums; the columns of both methods are drawn together."""
+
+    def columns(runs: Sequence[UserMetrics], name: str) -> np.ndarray:
+        found = np.array([run.column(name) for run in runs], dtype=np.float64).mean(axis=0)
+        return np.reshape(found, (len(runs[0].users), -1))
+
+    def total(sums: np.ndarray) -> Any:
+        return sums if sums.shape[-1] > 1 else sums[..., 0]
+
+    asked: dict[str, None] = {}  # in the order in which the formula asks
+
+    def asking(name: str) -> Any:
+        asked[name] = None
+        return total(columns(a, name).sum(axis=0))
+
+    def difference(sums: np.ndarray) -> np.ndarray:
+        parts = iter(np.split(sums, ends[:-1], axis=-1))
+        of_a, of_b = ({name: total(next(parts)) for name in asked} for _ in (a, b))
+        return _without_dust(formula(of_a.__getitem__), formula(of_b.__getitem__))
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        formula(asking)
+        blocks = [columns(runs, name) for runs in (a, b) for name in asked]
+        ends = np.cumsum([block.shape[1] for block in blocks])
+        return _interval(difference, np.column_stack(blocks), draws, seed)
+
+
+def _by_influence(a: Sequence[UserMetrics], b: Sequence[UserMetrics], metric: Metric) -> Interval | None:
+    """For a function of every item's slots: to first order, from what each user's lists add to it."""
+    n = len(a[0].users)
+    if n < 2 or any(run.slots is None for run in (*a, *b)):
+        return None
+    felt = np.mean([_influence(run, metric) for run in a], axis=0) - np.mean(
+        [_influence(run, metric) for run in b], axis=0
+    )
+    difference = float(np.mean([r.mean(metric.name) for r in a]) - np.mean([r.mean(metric.name) for r in b]))
+    error = math.sqrt(float(np.square(felt - felt.mean()).sum()) * n / (n - 1))
+    if not math.isfinite(difference):
+        return None
+    if error == 0:
+        return Interval(difference, difference, difference, p=1.0 if difference == 0 else 0.0)
+    half = t_quantile(0.5 + CONFIDENCE / 2, n - 1) * error
+    return Interval(difference, difference - half, difference + half, t_two_sided(difference / error, n - 1))
+
+
+def _influence(run: UserMetrics, metric: Metric) -> np.ndarray:
+    """float64 [n]: the sum of the metric's slopes over each user's list."""
+    assert run.slots is not None
+    assert metric.slope is not None
+    # One more entry answers for empty slots and unknown items, which have no slope.
+    slope = np.append(metric.slope(run.item_slots), 0.0)
+    top = run.slots.top[:, : run.k]
+    return slope[np.where(top < 0, len(slope) - 1, top)].sum(axis=1)
+
+
+def _interval(
+    difference: Callable[[np.ndarray], np.ndarray], columns: np.ndarray, draws: int, seed: int
+) -> Interval | None:
+    """The central 95 % of a difference that is a function of the columns' sums over users."""
     if draws < 1:
         raise InputError(f"a bootstrap needs at least one draw, not {draws}.")
-    observed = float(_ratio_difference(columns.sum(axis=0)))
+    observed = float(difference(columns.sum(axis=0)))
     if len(columns) < 2 or not math.isfinite(observed):
         return None
-    drawn = _ratio_difference(_poisson_sums(columns, draws, seed))
+    drawn = difference(_poisson_sums(columns, draws, seed))
     drawn = drawn[np.isfinite(drawn)]
     if not len(drawn):
         return None
@@ -238,8 +307,12 @@ def _bootstrap(columns: np.ndarray, draws: int, seed: int) -> Interval | None:
 
 def _ratio_difference(sums: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
-        a, b = sums[..., 0] / sums[..., 1], sums[..., 2] / sums[..., 3]
-        return np.where(np.abs(a - b) <= ROUNDING * np.maximum(np.abs(a), np.abs(b)), 0.0, a - b)
+        return _without_dust(sums[..., 0] / sums[..., 1], sums[..., 2] / sums[..., 3])
+
+
+def _without_dust(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a − b, and zero where that is rounding."""
+    return np.where(np.abs(a - b) <= ROUNDING * np.maximum(np.abs(a), np.abs(b)), 0.0, a - b)
 
 
 def _poisson_sums(columns: np.ndarray, draws: int, seed: int) -> np.ndarray:

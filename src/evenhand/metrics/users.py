@@ -1,57 +1,71 @@
-"""From top-k lists to every metric of every user, in whole arrays.
+"""From top-k lists to every metric, in whole arrays: per user where a metric has a value per user.
 
-Training asks after each epoch and an audit asks once, of the same function. It keeps the values per user
-because the tests for a difference resample users.
+Training asks after each epoch and an audit asks once, of the same functions. Values per user are kept because the
+tests for a difference resample users.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from evenhand.metrics import bias, ranking
 from evenhand.metrics.bias import Rate
-from evenhand.utils.errors import InputError, unknown
+from evenhand.metrics.catalogue import METRICS, RATES, SUMS, named
+from evenhand.metrics.exposure import NO_ITEM, UNKNOWN_ITEM, exposure_counts
+from evenhand.metrics.slots import AnswerSheet, Slots
+from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
     from evenhand.data.interactions import Interactions
 
-NO_ITEM = -1
-"""In a list: the slot is empty, because the list is shorter than k."""
-UNKNOWN_ITEM = -2
-"""In a list: the slot holds an item outside the vocabulary. It is never a hit, never a negative, and cold."""
+__all__ = ["NO_ITEM", "UNKNOWN_ITEM", "AnswerSheet", "UserMetrics", "score_lists", "score_sheet"]
 
-ACCURACY = ("precision", "recall", "f1", "ndcg")
-RATES = ("ohr", "ocr", "uhr", "ucr")
-ERRORS = ("fpr", "fnr", "fpr_true")
-DEFINED = tuple(f"{name}_defined" for name in RATES)
-POOLED = tuple(f"{name}_pooled" for name in RATES)
-METRICS = (*ACCURACY, *RATES, *ERRORS, *DEFINED, *POOLED)
-"""Every metric name, in the order in which tables show them."""
-HIGHER_IS_BETTER: Mapping[str, bool] = {name: name in ACCURACY for name in METRICS}
+_Value = TypeVar("_Value")
+_COUNTS = "items.slots"
+"""The name under which the items' slots are stored."""
 
 
 @dataclass(frozen=True, eq=False)
 class UserMetrics:
-    """The metrics of n users at one k; all arrays are float64 [n], aligned with `users`."""
+    """The metrics of n users at one k; arrays are aligned with `users`. What is not there is undefined."""
 
     k: int
     users: np.ndarray
     """The users' indices. Only users with a test item are here."""
     values: Mapping[str, np.ndarray]
-    """The metrics that every user has: precision, recall, f1, ndcg, fpr, fnr, fpr_true."""
+    """The metrics that have a value per user: float64 [n], nan for a user who does not count."""
     rates: Mapping[str, Rate]
     """The four bias rates with their numerators and denominators: ohr, ocr, uhr, ucr."""
+    sums: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """The columns behind formulas of sums: [n] or [n, 10]."""
+    items: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """One entry, `items.slots`: int64 [n_items], in how many slots each item stands."""
+    slots: Slots | None = None
+    """The lists themselves; None for stored metrics."""
+
+    @staticmethod
+    def of(slots: Slots, k: int) -> UserMetrics:
+        """Every metric, computed when it is asked for."""
+        per_user = {name: metric.of_user for name, metric in METRICS.items() if metric.of_user is not None}
+        return UserMetrics(
+            k,
+            slots.sheet.users,
+            _Lazy(per_user, lambda name: per_user[name](slots, k)),
+            _Lazy(RATES, lambda name: RATES[name](slots, k)),
+            _Lazy(SUMS, lambda name: SUMS[name](slots, k)),
+            _Lazy((_COUNTS,), lambda _: exposure_counts(slots.top[:, :k], slots.sheet.truth.n_items)),
+            slots,
+        )
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything but k as named arrays, to be stored; `from_arrays` reads them back."""
-        named = {"users": self.users} | {f"value.{name}": array for name, array in self.values.items()}
+        stored = {"users": self.users} | {f"value.{name}": array for name, array in self.values.items()}
         for name, rate in self.rates.items():
-            named |= {f"above.{name}": rate.numerators, f"below.{name}": rate.denominators}
-        return named
+            stored |= {f"above.{name}": rate.numerators, f"below.{name}": rate.denominators}
+        return stored | {f"sum.{name}": array for name, array in self.sums.items()} | dict(self.items)
 
     @staticmethod
     def from_arrays(k: int, arrays: Mapping[str, np.ndarray]) -> UserMetrics:
@@ -60,29 +74,71 @@ class UserMetrics:
 
         below = under("below.")
         rates = {name: Rate(above, below[name]) for name, above in under("above.").items()}
-        return UserMetrics(k, arrays["users"], under("value."), rates)
+        items = {_COUNTS: arrays[_COUNTS]} if _COUNTS in arrays else {}
+        return UserMetrics(k, arrays["users"], under("value."), rates, under("sum."), items)
 
     def per_user(self, name: str) -> np.ndarray:
         """One value per user: an empty rate is 0 under its plain name and nan under `…_defined`."""
-        if name in self.values:
+        metric = named(name)
+        if metric.of_user is not None:
             return self.values[name]
-        rate = self.rates[_rate_name(name)]
-        if name in POOLED:
-            raise InputError(f"{name} has no value per user: take numerators and denominators from `rates`.")
-        return rate.per_defined_user if name in DEFINED else rate.per_user
+        if metric.rate is None:
+            raise InputError(f"{name} has no value per user: it is a number of all lists together.")
+        rate = self.rates[metric.rate]
+        return rate.per_defined_user if metric.average == "defined" else rate.per_user
+
+    def column(self, name: str) -> np.ndarray:
+        """What a formula of sums adds up: a column of `sums`, or `ohr.above`, `ohr.below`, …"""
+        rate, _, end = name.partition(".")
+        if rate in RATES:
+            return self.rates[rate].numerators if end == "above" else self.rates[rate].denominators
+        return self.sums[name]
+
+    @property
+    def item_slots(self) -> np.ndarray:
+        return self.items[_COUNTS]
 
     def mean(self, name: str) -> float:
         """The metric over all users; nan where it is undefined (see `Rate`) or there are no users."""
-        if name in self.values:
-            return float(self.values[name].mean()) if len(self.users) else np.nan
-        rate = self.rates[_rate_name(name)]
-        if name in POOLED:
-            return rate.pooled_mean
-        return rate.defined_mean if name in DEFINED else rate.mean
+        metric = named(name)
+        if not len(self.users):
+            return np.nan
+        try:
+            if metric.of_user is not None:
+                return _mean(self.values[name])
+            if metric.rate is not None:
+                rate = self.rates[metric.rate]
+                return rate.defined_mean if metric.average == "defined" else rate.mean
+            if metric.of_items is not None:
+                return float(metric.of_items(self.item_slots)) if self.item_slots.any() else np.nan
+            assert metric.of_sums is not None
+            with np.errstate(divide="ignore", invalid="ignore"):
+                found = float(metric.of_sums(lambda column: np.float64(self.column(column).sum(axis=0))))
+        except KeyError:  # stored by a version that did not know the metric
+            return np.nan
+        return found if np.isfinite(found) else np.nan
 
     def means(self) -> dict[str, float]:
-        """Every metric of `METRICS` by name."""
+        """Every metric of the catalogue by name."""
         return {name: self.mean(name) for name in METRICS}
+
+
+class _Lazy(Mapping[str, Any]):
+    """Named values that are made each time they are asked for, so that none is kept in memory."""
+
+    def __init__(self, names: Iterable[str], make: Callable[[str], _Value]) -> None:
+        self._names, self._make = tuple(names), make
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._make(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def score_lists(
@@ -93,122 +149,31 @@ def score_lists(
     ks: Sequence[int],
     consumed: Interactions | None = None,
 ) -> dict[int, UserMetrics]:
-    """Judge one list per user at each k of `ks`.
+    """Score one list per user at each k of `ks`.
 
-    `top` (int [n, kmax]) holds item indices by rank, without repeats in a row, with `NO_ITEM` in empty
-    slots; `users` (int [n]) says whose row it is; `truth` is the test part; `hot` is bool [n_items].
-    `consumed` (train and validation) matters to `fpr_true` alone; without it all items outside the truth
-    are negatives. Rows of users without test items are dropped, and users without a row are not looked at.
-    Where there is not enough memory for all of them at once, they are judged in halves.
+    `top` (int [n, kmax]) holds item indices by rank, without repeats in a row, with `NO_ITEM` in empty slots;
+    `users` (int [n]) says whose row it is; `truth` is the test part; `hot` is bool [n_items]. `consumed` (train and
+    validation) is what popularity is counted in and what `fpr_true` leaves out; without it all items outside the
+    truth are negatives and metrics of popularity are undefined. Rows of users without test items are dropped, and
+    users without a row are not looked at.
     """
     top, users, hot = np.asarray(top), np.asarray(users), np.asarray(hot, dtype=bool)
     _check(top, users, truth, hot, ks)
-    judged = truth.activity[users] > 0
-    if not judged.all():
-        top, users = top[judged], users[judged]
-    return score_sheet(top, answer_sheet(users, truth, hot, consumed), ks)
-
-
-@dataclass(frozen=True, eq=False)
-class AnswerSheet:
-    """What judging lists needs to know of their users: the same whoever made the lists."""
-
-    users: np.ndarray
-    """Each has a test item."""
-    truth: Interactions
-    hot: np.ndarray
-    consumed: Interactions | None
-    """What lists may hold although the user has had it; None where they do not."""
-    n_relevant: np.ndarray
-    n_relevant_hot: np.ndarray
-    n_negatives: np.ndarray
-    """int [n] each: the user's test items, the hot ones among them, and all items that are neither in test
-    nor consumed."""
-
-    def part(self, rows: slice) -> AnswerSheet:
-        counts = {name: getattr(self, name)[rows] for name in ("n_relevant", "n_relevant_hot", "n_negatives")}
-        return replace(self, users=self.users[rows], **counts)
-
-
-def answer_sheet(
-    users: np.ndarray,
-    truth: Interactions,
-    hot: np.ndarray,
-    consumed: Interactions | None,
-    *,
-    shown_again: bool = True,
-) -> AnswerSheet:
-    """The sheet of users with test items; without `shown_again` no list holds anything of `consumed`."""
-    n_relevant = truth.activity[users]
-    n_negatives = truth.n_items - n_relevant
-    if consumed is not None:
-        in_both = _per_user(truth, consumed.contains(truth.users, truth.items))[users]
-        n_negatives = n_negatives - consumed.activity[users] + in_both
-    n_relevant_hot = _per_user(truth, hot[truth.items])[users]
-    again = consumed if shown_again else None
-    return AnswerSheet(users, truth, hot, again, n_relevant, n_relevant_hot, n_negatives)
+    with_test = truth.activity[users] > 0
+    if not with_test.all():
+        top, users = top[with_test], users[with_test]
+    return score_sheet(top, AnswerSheet(users, truth, hot, consumed), ks)
 
 
 def score_sheet(top: np.ndarray, sheet: AnswerSheet, ks: Sequence[int]) -> dict[int, UserMetrics]:
-    """Judge one list per user of the sheet; in halves, where there is not enough memory for all at once."""
-    try:
-        return _scored(top, sheet, ks)
-    except MemoryError:
-        if len(top) < 2:
-            raise
-    middle = len(top) // 2
-    halves = [score_sheet(top[part], sheet.part(part), ks) for part in (slice(middle), slice(middle, None))]
-    return {k: _joined(k, [half[k].arrays() for half in halves]) for k in ks}
+    """Score one list per user of the sheet, whose users have test items."""
+    slots = Slots(sheet, top[:, : max(ks)])
+    return {k: UserMetrics.of(slots, k) for k in ks}
 
 
-def _joined(k: int, parts: Sequence[Mapping[str, np.ndarray]]) -> UserMetrics:
-    return UserMetrics.from_arrays(k, {name: np.concatenate([p[name] for p in parts]) for name in parts[0]})
-
-
-def _scored(top: np.ndarray, sheet: AnswerSheet, ks: Sequence[int]) -> dict[int, UserMetrics]:
-    top, users, hot = top[:, : max(ks)], sheet.users, sheet.hot
-    hits = sheet.truth.contains(users[:, None], top)
-    known = top >= 0
-    is_hot = known & hot[np.where(known, top, 0)] if len(top) else known
-    is_cold = (top != NO_ITEM) & ~is_hot
-    is_negative = known & ~hits
-    if sheet.consumed is not None:
-        # Foreign lists may repeat what the user has had: a miss, but not one of the negatives.
-        is_negative &= ~sheet.consumed.contains(users[:, None], top)
-    n_relevant, n_relevant_hot = sheet.n_relevant, sheet.n_relevant_hot
-    return {
-        k: UserMetrics(
-            k=k,
-            users=users,
-            values={
-                "precision": ranking.precision(hits, k),
-                "recall": ranking.recall(hits, n_relevant, k),
-                "f1": ranking.f1(hits, n_relevant, k),
-                "ndcg": ranking.ndcg(hits, n_relevant, k),
-                "fpr": ranking.fpr(hits, k),
-                "fnr": ranking.fnr(hits, n_relevant, k),
-                "fpr_true": ranking.fpr_true(is_negative, sheet.n_negatives, k),
-            },
-            rates={
-                "ohr": bias.ohr(hits, is_hot, k),
-                "ocr": bias.ocr(hits, is_cold, k),
-                "uhr": bias.uhr(hits, is_hot, n_relevant_hot, k),
-                "ucr": bias.ucr(hits, is_cold, n_relevant - n_relevant_hot, k),
-            },
-        )
-        for k in ks
-    }
-
-
-def _per_user(pairs: Interactions, mask: np.ndarray) -> np.ndarray:
-    """How many pairs of each user the mask marks."""
-    return np.bincount(pairs.users[mask], minlength=pairs.n_users)
-
-
-def _rate_name(name: str) -> str:
-    if name not in HIGHER_IS_BETTER:
-        raise unknown("metric", name, METRICS)
-    return name.split("_")[0]
+def _mean(values: np.ndarray) -> float:
+    counted = values[~np.isnan(values)]
+    return float(counted.mean()) if len(counted) else np.nan
 
 
 def _check(top: np.ndarray, users: np.ndarray, truth: Interactions, hot: np.ndarray, ks: Sequence[int]) -> None:

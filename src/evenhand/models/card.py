@@ -12,21 +12,14 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from evenhand.metrics.catalogue import HISTORY, METRICS
 from evenhand.metrics.lists import count
 from evenhand.utils.text import visible
 
 if TYPE_CHECKING:
     from evenhand.models.base import Model
 
-SHOWN = {
-    "precision": "precision ↑",
-    "recall": "recall ↑",
-    "ndcg": "NDCG ↑",
-    "ohr": "OHR ↓",
-    "ocr": "OCR ↓",
-    "uhr": "UHR ↓",
-    "ucr": "UCR ↓",
-}
+SHOWN = {name: f"{METRICS[name].title} {METRICS[name].arrow}" for name in HISTORY}
 """The metrics of the table and their headings; config.json holds the others too."""
 _RATES = (
     "OHR and OCR: of the hot and of the cold items shown, the share that is not wanted. UHR and UCR: of the "

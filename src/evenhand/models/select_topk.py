@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from evenhand.utils.compiled import compiled
 
 _BLOCK = 64
 """Scores that are looked at together; loops of just this length become a few wide instructions."""
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def select(
     scores: Any,
     users: Any,
@@ -46,7 +47,7 @@ def select(
             values[row, place] = -np.inf
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _lower_bound(scores: Any, row: Any, lanes: Any, k: Any) -> Any:
     """A score that at least k items reach: the k-th highest among the maxima of every so-manieth item."""
     n, width = scores.shape[1], len(lanes)
@@ -66,7 +67,7 @@ def _lower_bound(scores: Any, row: Any, lanes: Any, k: Any) -> Any:
     return bound
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _collect(scores: Any, row: Any, bound: Any, found: Any, values: Any) -> Any:
     """Insert what reaches the bound and betters the worst of a full list; returns how many there are."""
     n, k = scores.shape[1], found.shape[1]
@@ -82,7 +83,7 @@ def _collect(scores: Any, row: Any, bound: Any, found: Any, values: Any) -> Any:
     return filled
 
 
-@njit(nogil=True, cache=True, error_model="numpy", inline="always")
+@compiled(error_model="numpy", inline="always")
 def _raise(lanes: Any, block: Any) -> None:
     """Each lane to the larger of itself and the score beside it."""
     for i in range(_BLOCK):
@@ -90,7 +91,7 @@ def _raise(lanes: Any, block: Any) -> None:
         lanes[i] = score if score > highest else highest
 
 
-@njit(nogil=True, cache=True, error_model="numpy", inline="always")
+@compiled(error_model="numpy", inline="always")
 def _reaching(block: Any, bound: Any) -> Any:
     """How many of a block reach the bound."""
     count = np.int32(0)
@@ -99,7 +100,7 @@ def _reaching(block: Any, bound: Any) -> Any:
     return count
 
 
-@njit(nogil=True, cache=True, error_model="numpy", inline="always")
+@compiled(error_model="numpy", inline="always")
 def _insert(found: Any, values: Any, row: Any, filled: Any, item: Any, score: Any) -> Any:
     """Put an item behind all that score at least as much; the last of a full list falls out."""
     k = found.shape[1]

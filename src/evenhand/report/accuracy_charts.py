@@ -10,6 +10,7 @@ import altair as alt
 from markupsafe import Markup
 
 from evenhand.audit.result import Audit, Estimate, SliceRow
+from evenhand.metrics.catalogue import SLICE_CHART
 from evenhand.report import charts
 from evenhand.report.charts import Figure, finite
 from evenhand.report.html_text import brief, clean, interval, number, percent
@@ -87,7 +88,7 @@ def slice_figures(audit: Audit) -> list[Figure]:
 def _slice_figure(audit: Audit, n: int, by: str, of: str) -> Figure | None:
     rows = [r for r in audit.slices if (r.by, r.of, r.k) == (by, of, audit.k) and r.name in audit.systems]
     held = [metric for row in rows for metric in row.metrics]
-    metric = next((m for m in ("ndcg", "recall", "precision", "ohr") if m in held), held[0] if held else "")
+    metric = next((m for m in SLICE_CHART if m in held), held[0] if held else "")
     rows = [r for r in rows if metric in r.metrics and finite(r.metrics[metric].value)]
     sizes = {row.part: row.size for row in rows}
     if not sizes:

@@ -10,21 +10,21 @@ from pathlib import Path
 import pyarrow as pa
 from markupsafe import Markup
 
-from evenhand.audit.files import write_text
+from evenhand.audit.audit_files import write_text
 from evenhand.audit.result import Audit, Contrast, Finding, SystemRow
 from evenhand.audit.run_audit import audit as run_audit
-from evenhand.audit.story import Spread, TrainingStory
 from evenhand.data.splits import Split
 from evenhand.experiments.compare import CompareResult
+from evenhand.metrics.catalogue import HISTORY
 from evenhand.report.accuracy_charts import slice_figures, tradeoff_figure
 from evenhand.report.exposure_charts import confusion_figure, exposure_figure, lorenz_figure
 from evenhand.report.html_text import clean, interval, isolated, listing, number
 from evenhand.report.labels import described, in_order, main_groups, titled
 from evenhand.report.render import Cell, Column, Origin, Table, render
 from evenhand.report.training_charts import training_figures
+from evenhand.report.training_story import Spread, TrainingStory
 
 MOST_CONTRASTS = 120
-OVER_SEEDS = ("ndcg", "precision", "recall", "ohr", "ocr", "uhr", "ucr")
 FACTS = {
     "users": "users",
     "items": "items",
@@ -55,7 +55,16 @@ def write_comparison_report(
     """
     test = split.test if len(split.test) else None
     title = None if titles is None else "title"
-    found = run_audit(lists, split.train, test, k=result.ks, hot=result.hot, items_file=titles, title=title)
+    found = run_audit(
+        lists,
+        split.train,
+        test,
+        validation=split.validation,
+        k=result.ks,
+        hot=result.hot,
+        items_file=titles,
+        title=title,
+    )
     notes = (
         f"The data was split {result.description}.",
         "The lists are those of each method’s best seed.",
@@ -210,7 +219,7 @@ def _change_table(audit: Audit) -> Table:
 
 def _seed_table(spreads: Sequence[Spread], k: int) -> Table:
     """Means over seeds of what all have been measured by."""
-    metrics = [m for m in OVER_SEEDS if all(m in spread.metrics for spread in spreads)]
+    metrics = [m for m in HISTORY if all(m in spread.metrics for spread in spreads)]
     rows = [(spread.name, *(_mean(spread, m) for m in metrics)) for spread in spreads if metrics]
     return Table("Spread over seeds", ("System", *(titled(m, k) for m in metrics)), rows)
 

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from evenhand.audit.catalogue import METRICS, Metric
-
-MAIN = (
-    ("Accuracy", ("ndcg", "precision")),
-    ("Popularity bias", ("ohr", "ocr", "uhr", "ucr")),
-    ("Exposure", ("popularity_lift", "gini", "coverage")),
-)
-"""The metrics of the first screen."""
+from evenhand.metrics.catalogue import METRICS, PAGE, Metric
 
 
 def described(metric: str) -> Metric:
@@ -20,7 +13,7 @@ def described(metric: str) -> Metric:
     >>> described("ohr").title, described("house_metric").title
     ('OHR', 'house metric')
     """
-    return METRICS.get(metric) or Metric(metric, metric.replace("_", " "), "", None, "")
+    return METRICS.get(metric) or Metric(metric, metric.replace("_", " "), "", None, "", "")
 
 
 def titled(metric: str, k: int | str) -> str:
@@ -34,7 +27,7 @@ def titled(metric: str, k: int | str) -> str:
 def main_groups(metrics: Iterable[str]) -> list[tuple[str, list[str]]]:
     """The metrics of the first screen by group; without any known one, the first six there are."""
     held = list(dict.fromkeys(metrics))
-    found = [(title, [m for m in names if m in held]) for title, names in MAIN]
+    found = [(title, [m for m in names if m in held]) for title, names in PAGE]
     return [(title, names) for title, names in found if names] or ([("Metrics", held[:6])] if held else [])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import altair as alt
 
-from evenhand.audit.files import write_text
+from evenhand.audit.audit_files import write_text
 from evenhand.audit.result import Estimate
 from evenhand.experiments.goals import PICKS, Goal, accurate_first
 from evenhand.experiments.search_result import TuneResult, picked_trial

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from evenhand.audit.story import Curve, TrainingStory
 from evenhand.report import charts
 from evenhand.report.charts import Figure
 from evenhand.report.html_text import brief, clean, listing, number, percent
+from evenhand.report.training_story import Curve, TrainingStory
 
 MOST_QUANTITIES = 8
 NEGATIVES = {

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from evenhand.encoders.base import Vectors
+from evenhand.metrics.catalogue import BEST_EPOCH, METRICS
 from evenhand.metrics.users import UserMetrics
 from evenhand.training.evaluation import Result, Results
 
@@ -104,9 +105,6 @@ class BestValidation(EarlyStopping):
 class BestTest(EarlyStopping):
     """The paper's choice: the best test epoch per metric and k, bias rates at the best-precision epoch."""
 
-    RISING = ("precision", "recall", "f1", "ndcg")
-    FALLING = ("fpr", "fnr")
-
     def __init__(self, replicas: int, ks: tuple[int, ...]) -> None:
         super().__init__(replicas)
         self.ks = ks
@@ -122,9 +120,9 @@ class BestTest(EarlyStopping):
                 best, now = self._best[r][k], one[k]
                 if now.mean("precision") > best.get("precision", -np.inf):
                     self._at_best_precision[r][k] = now
-                for names, pick in ((self.RISING, max), (self.FALLING, min)):
-                    for name in names:
-                        best[name] = pick(best.get(name, now.mean(name)), now.mean(name))
+                for name in BEST_EPOCH:
+                    pick = max if METRICS[name].higher_is_better else min
+                    best[name] = pick(best.get(name, now.mean(name)), now.mean(name))
         value = self.measure(scored)
         self.keep(epoch, value, value > self.value, tensors)
 
@@ -133,7 +131,7 @@ class BestTest(EarlyStopping):
         for r, (best, users) in enumerate(zip(self._best, self._at_best_precision, strict=True)):
             for k, values in best.items():
                 if values:
-                    numbers = [values[name] for name in (*self.RISING, *self.FALLING)]
+                    numbers = [values[name] for name in BEST_EPOCH]
                     named[f"best.{r}.{k}"] = torch.tensor(numbers, dtype=torch.float64)
             for k, metrics in users.items():
                 named |= {f"users.{r}.{k}.{name}": torch.from_numpy(a) for name, a in metrics.arrays().items()}
@@ -146,7 +144,7 @@ class BestTest(EarlyStopping):
                 if f"best.{r}.{k}" not in state:
                     continue
                 numbers = state[f"best.{r}.{k}"].tolist()
-                self._best[r][k] = dict(zip((*self.RISING, *self.FALLING), numbers, strict=True))
+                self._best[r][k] = dict(zip(BEST_EPOCH, numbers, strict=True))
                 prefix = f"users.{r}.{k}."
                 arrays = {n.removeprefix(prefix): t.numpy() for n, t in state.items() if n.startswith(prefix)}
                 self._at_best_precision[r][k] = UserMetrics.from_arrays(k, arrays)

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Vectors
-from evenhand.metrics.users import AnswerSheet, UserMetrics, answer_sheet, score_sheet
+from evenhand.metrics.slots import AnswerSheet
+from evenhand.metrics.users import UserMetrics, score_sheet
 from evenhand.models.topk import Score, by_product, top_by
 
 _SAMPLE_SEED = 0
@@ -73,7 +74,7 @@ class Evaluator:
 
     @cached_property
     def _sheet(self) -> AnswerSheet:
-        return answer_sheet(self.users, self.truth, np.asarray(self.hot, dtype=bool), self.exclude, shown_again=False)
+        return AnswerSheet(self.users, self.truth, np.asarray(self.hot, dtype=bool), self.exclude, shown_again=False)
 
     def results(self, vectors: tuple[Tensor, Tensor]) -> Results:
         """The reported metrics of a finished model."""

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from evenhand.encoders import Vectors
+from evenhand.metrics.catalogue import HISTORY
 from evenhand.objectives import Scored
 from evenhand.samplers.base import Batch, rows
 from evenhand.training.checkpoints import Checkpoints
@@ -217,8 +218,6 @@ def _record(epoch: int, log: EpochLog, scored: list[Any], seconds: float) -> dic
     record.update({name: value.tolist() for name, value in log.sampler.items()})
     if scored:
         record["metrics"] = {
-            f"{name}@{k}": [one[k].mean(name) for one in scored]
-            for k in scored[0]
-            for name in ("precision", "recall", "ndcg", "ohr", "ocr", "uhr", "ucr")
+            f"{name}@{k}": [one[k].mean(name) for one in scored] for k in scored[0] for name in HISTORY
         }
     return record

@@ -1,21 +1,99 @@
-"""Functions compiled by numba at their first call. Importing this module loads numba."""
+"""Functions compiled by numba at their first call and kept on disk for the next process.
+
+numba notices when a function's own file has changed, but not the files of the functions it calls. So the folder for
+compiled code is named by a hash of every source that takes part. Importing this module loads numba.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import os
+import platform
+import re
+import shutil
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+import numba
+import numpy as np
 from numba import njit
+
+PACKAGE = Path(__file__).parents[1]
+_KEPT_DAYS = 30
+"""How long compiled code of other sources is kept: two versions may be in use side by side."""
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """No lock is held while it runs; kept on disk for the next process wherever there is a place for it."""
+    """numba's `njit` that holds no lock while it runs, with compiled code kept wherever there is a place for it."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        folder = _cache_folder()
+        if folder is None:
+            return njit(nogil=True, **options)(function)
+        before = numba.config.CACHE_DIR  # type: ignore[attr-defined]
+        numba.config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
         try:
             return njit(nogil=True, cache=True, **options)(function)
-        except RuntimeError:
-            # Neither the package's folder nor the user's cache can be written to.
-            return njit(nogil=True, **options)(function)
+        finally:
+            numba.config.CACHE_DIR = before  # type: ignore[attr-defined]
 
     return decorate
+
+
+@cache
+def _cache_folder() -> Path | None:
+    """$NUMBA_CACHE_DIR, else a folder inside the package, else one in the user's cache; None where none is writable."""
+    from platformdirs import user_cache_path
+
+    given = numba.config.CACHE_DIR  # type: ignore[attr-defined]
+    places = [Path(given)] if given else [PACKAGE / "__pycache__", user_cache_path("evenhand", appauthor=False)]
+    name = f"numba-{source_hash(PACKAGE)[:16]}"
+    for place in places:
+        with suppress(OSError):
+            folder = place / name
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+            os.utime(folder)
+            _remove_old(place, folder)
+            return folder
+    listed = " nor ".join(str(place) for place in places)
+    warnings.warn(
+        f"compiled code cannot be kept, as {'neither ' * (len(places) > 1)}{listed} can be written to; every process "
+        "compiles it again. Set NUMBA_CACHE_DIR to a folder that can be.",
+        stacklevel=3,
+    )
+    return None
+
+
+def source_hash(package: Path) -> str:
+    """SHA-256 over the sources that hold compiled code or constants for it, and the versions at work."""
+    digest = hashlib.sha256(f"{numba.__version__} {np.__version__} {platform.python_version()}".encode())
+    for path in sorted(set(_sources(package))):
+        digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _sources(package: Path) -> Iterator[Path]:
+    imports = re.compile(rf"^from ({package.name}[\w.]*) import ([^(\n]+|\([^)]*\))".encode(), re.MULTILINE)
+    for path in package.rglob("*.py"):
+        text = path.read_bytes()
+        if b"utils.compiled import compiled" not in text:
+            continue
+        yield path
+        for module, names in imports.findall(text):
+            if re.search(rb"\b[A-Z][A-Z0-9_]+\b", names):  # a constant, which is compiled in
+                source = package.parent.joinpath(*module.decode().split("."))
+                yield source / "__init__.py" if source.is_dir() else source.with_suffix(".py")
+
+
+def _remove_old(place: Path, current: Path) -> None:
+    for folder in place.glob("numba-*"):
+        with suppress(OSError):
+            if folder != current and folder.stat().st_mtime < time.time() - _KEPT_DAYS * 86_400:
+                shutil.rmtree(folder, ignore_errors=True)

@@ -17,8 +17,10 @@ def described(part: Any) -> dict[str, Any]:
 def from_description(base: Any, description: Mapping[str, Any]) -> Any:
     """What `described` wrote down: one of the subclasses of `base` that are imported."""
     kinds: dict[str, type] = {}
-    for kind in base.__subclasses__():
+    found = list(base.__subclasses__())
+    for kind in found:  # those nearest to the base first; of equal names the first counts
         kinds.setdefault(kind.__name__, kind)
+        found += kind.__subclasses__()
     values = {name: tuple(v) if isinstance(v, list) else v for name, v in description.items() if name != "kind"}
     if description["kind"] not in kinds:
         raise unknown("kind of sampler or objective", description["kind"], kinds)

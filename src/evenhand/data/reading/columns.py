@@ -37,6 +37,8 @@ class Column:
     kind: Literal["id", "number", "time", "text"]
     name: str | None = None
     """Its name in the source, where it must exist; None: optional, a column called `role` is taken."""
+    option: str | None = None
+    """How a person names the column, for messages; None: `role= or --role`."""
 
 
 @dataclass(frozen=True)
@@ -99,22 +101,22 @@ def pick(columns: Sequence[Column], names: Sequence[str], label: str) -> dict[st
         if found:
             chosen[column.role] = found[0]
         elif column.name is not None:
-            raise _no_column(column.role, name, names, label)
+            raise _no_column(column.option or f"{column.role}= or --{column.role}", name, names, label)
     return chosen
 
 
-def _no_column(role: str, name: str, names: Sequence[str], label: str) -> InputError:
+def _no_column(option: str, name: str, names: Sequence[str], label: str) -> InputError:
     listed = ", ".join(quoted(there) for there in names[:_SHOWN])
     listed += f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
     names = [there for there in names[:_COMPARED] if len(there) < 100]
     lowered = {there.lower(): there for there in names}
     near = get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
     if near:
-        hint = f"did you mean '{quoted(lowered[near[0]])}'? Name it with {role}= or --{role}"
+        hint = f"did you mean '{quoted(lowered[near[0]])}'? Name it with {option}"
     elif any(there.strip().isdigit() for there in names):
         hint = "if the file starts without column names, say header=False (--no-header)"
     else:
-        hint = f"name the right one with {role}= or --{role}"
+        hint = f"name the right one with {option}"
     return InputError(f"{label} has no column '{name}' (it has {listed}); {hint}.")
 
 

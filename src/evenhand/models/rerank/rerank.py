@@ -9,7 +9,7 @@ import numpy as np
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split, share_vocabulary
-from evenhand.metrics.lists import count
+from evenhand.metrics.lists import ListColumns, count
 from evenhand.models.rerank.candidates import Candidates, read_candidates
 from evenhand.models.rerank.popularity_mix import Popularity
 from evenhand.models.rerank.rules import METHODS
@@ -67,15 +67,16 @@ def rerank_lists(
     *,
     tolerance: float = TOLERANCE,
     hot: str | float | HotRule = "honest",
+    columns: ListColumns | None = None,
 ) -> Reranked:
     """What `rerank` does, with the trials and notes.
 
     `tolerance` is the share of NDCG@k on validation that a lower OHR@k may cost; `hot` says which items are
-    hot there.
+    hot there; `columns` names the columns of the lists.
     """
     _check(method, strength, k, validation, tolerance)
     parts, notes = _parts(train, validation)
-    candidates, odd = read_candidates(recs, parts["train"])
+    candidates, odd = read_candidates(recs, parts["train"], columns)
     popularity = Popularity.of(parts["train"])
     notes += odd
     trials: tuple[Trial, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ from evenhand.utils.errors import InputError
 
 GRID = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 TOLERANCE = 0.01
-SHOWN = ("ndcg", "ohr", "ocr", "ucr")
 
 
 @dataclass(frozen=True)
@@ -99,5 +98,6 @@ def _trial(
         top = np.full((truth.n_users, k), NO_ITEM, dtype=np.int64)
         top[candidates.users[mine], : items.shape[1]] = items[mine]
         per_seed.append(score_lists(top[judged], judged, truth, hot, (k,))[k])
-    means = {name: float(np.mean([one.mean(name) for one in per_seed])) for name in SHOWN}
+    metrics = [field.name for field in fields(Trial) if field.name != "strength"]
+    means = {name: float(np.mean([one.mean(name) for one in per_seed])) for name in metrics}
     return Trial(strength, **means)

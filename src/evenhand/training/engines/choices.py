@@ -10,7 +10,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 from numba.np.ufunc.parallel import get_thread_id
 
 from evenhand.samplers.auc import AVERAGE
@@ -23,6 +23,7 @@ from evenhand.training.engines.draws import (
     scaled,
     uniform,
 )
+from evenhand.utils.compiled import compiled
 
 BLOCK = 4
 """Positives whose ranks are found together: their users share each look at the items."""
@@ -108,7 +109,7 @@ class Optimal(NamedTuple):
     """float64 [R, B]: of a positive's pairs of probes, how many the model has in order."""
 
 
-@njit(error_model="numpy", cache=True, fastmath=FAST, forceinline=True)
+@compiled(error_model="numpy", fastmath=FAST, forceinline=True)
 def dot(users: Any, user: Any, items: Any, item: Any, r: Any) -> Any:
     total = np.float32(0)
     for k in range(users.shape[2]):
@@ -116,7 +117,7 @@ def dot(users: Any, user: Any, items: Any, item: Any, r: Any) -> Any:
     return total
 
 
-@njit(error_model="numpy", cache=True, parallel=True)
+@compiled(error_model="numpy", parallel=True)
 def choose_weighted(
     law: Any, size: Any, begin: Any, step: Any, order: Any, own: Any, shared: Any, of: Any, users: Any,
     items: Any, negatives: Any,
@@ -131,7 +132,7 @@ def choose_weighted(
             negatives[r, b] = free_item(law.indptr, law.items, user, place)
 
 
-@njit(error_model="numpy", cache=True, parallel=True)
+@compiled(error_model="numpy", parallel=True)
 def choose_grouped(
     law: Any, size: Any, begin: Any, step: Any, order: Any, own: Any, shared: Any, of: Any, users: Any,
     items: Any, negatives: Any,
@@ -144,7 +145,7 @@ def choose_grouped(
         negatives[r, b] = law.item_at[free_item(law.indptr, law.items, user, place)]
 
 
-@njit(error_model="numpy", cache=True, parallel=True, fastmath=FAST)
+@compiled(error_model="numpy", parallel=True, fastmath=FAST)
 def choose_highest(
     law: Any, size: Any, begin: Any, step: Any, order: Any, own: Any, shared: Any, of: Any, users: Any,
     items: Any, negatives: Any,
@@ -162,7 +163,7 @@ def choose_highest(
         negatives[r, b] = best
 
 
-@njit(error_model="numpy", cache=True, parallel=True, fastmath=FAST)
+@compiled(error_model="numpy", parallel=True, fastmath=FAST)
 def choose_optimal(
     law: Any, size: Any, begin: Any, step: Any, order: Any, own: Any, shared: Any, of: Any, users: Any,
     items: Any, negatives: Any,
@@ -184,7 +185,7 @@ def choose_optimal(
     _follow(law.alpha, law.auto, law.won, size, law.probes)
 
 
-@njit(error_model="numpy", cache=True)
+@compiled(error_model="numpy")
 def _follow(alpha: Any, auto: Any, won: Any, size: Any, probes: Any) -> None:
     """Let the running macro-AUC take note of a batch's probes, where α is automatic."""
     for r in range(len(alpha)):
@@ -195,7 +196,7 @@ def _follow(alpha: Any, auto: Any, won: Any, size: Any, probes: Any) -> None:
             alpha[r] = AVERAGE * alpha[r] + (1 - AVERAGE) * total / (size * probes)
 
 
-@njit(error_model="numpy", cache=True)
+@compiled(error_model="numpy")
 def _share_sample(beside: Any, drawn: Any, items: Any, r: Any, key: Any) -> None:
     """The uniform draws that the ranks of a batch rest on."""
     for j in range(drawn.shape[1]):
@@ -203,7 +204,7 @@ def _share_sample(beside: Any, drawn: Any, items: Any, r: Any, key: Any) -> None
         _put_beside(beside, items, r, drawn[r, j], j)
 
 
-@njit(error_model="numpy", cache=True, fastmath=FAST)
+@compiled(error_model="numpy", fastmath=FAST)
 def _choose_block(
     r: Any, first: Any, at: Any, size: Any, begin: Any, order: Any, of: Any, users: Any, items: Any,
     negatives: Any, key: Any, indptr: Any, own_items: Any, mass: Any, m: Any, p: Any, draws: Any, alpha: Any,
@@ -242,13 +243,13 @@ def _choose_block(
         )  # fmt: skip
 
 
-@njit(error_model="numpy", cache=True)
+@compiled(error_model="numpy")
 def _put_beside(beside: Any, items: Any, r: Any, item: Any, j: Any) -> None:
     for k in range(items.shape[2]):
         beside[r, k, j] = items[r, item, k]
 
 
-@njit(error_model="numpy", cache=True, forceinline=True)
+@compiled(error_model="numpy", forceinline=True)
 def _look_at(
     indptr: Any, items: Any, mass: Any, m: Any, p: Any, user: Any, key: Any, first: Any, seen: Any,
     base: Any, at: Any, lane: Any,
@@ -261,7 +262,7 @@ def _look_at(
         seen[at, lane, j] = items[start + scaled(uniform(key, first + j), size)]
 
 
-@njit(error_model="numpy", cache=True, fastmath=FAST)
+@compiled(error_model="numpy", fastmath=FAST)
 def _score_block(vectors: Any, beside: Any, everything: Any, r: Any, at: Any) -> None:
     """everything[at, lane, j]: the score of each of a block's four users with each item beside the others."""
     dim, n = beside.shape[1], beside.shape[2]
@@ -286,7 +287,7 @@ def _score_block(vectors: Any, beside: Any, everything: Any, r: Any, at: Any) ->
                 everything[at, lane, j] += weight * beside[r, dim - 1, j]
 
 
-@njit(error_model="numpy", cache=True, fastmath=FAST, forceinline=True)
+@compiled(error_model="numpy", fastmath=FAST, forceinline=True)
 def _most_gained(
     m: Any, p: Any, draws: Any, alpha: Any, harm: Any, observed: Any, prior: Any, drawn: Any,
     everything: Any, seen: Any, grown: Any, r: Any, at: Any, lane: Any,

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from evenhand.utils.compiled import compiled
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -40,7 +42,7 @@ fetch: Any = intrinsic(_fetch)
 """fetch(table, r, row, k) asks the memory for table[r, row, k], to find it near when it is read."""
 
 
-@njit(error_model="numpy", cache=True, forceinline=True)
+@compiled(error_model="numpy", forceinline=True)
 def uniform(key: Any, position: Any) -> Any:
     """The number in [0, 1) at a position under a key, as `keyed.uniforms` has it."""
     x = key + (np.uint64(position) + _1) * _GOLDEN
@@ -50,13 +52,13 @@ def uniform(key: Any, position: Any) -> Any:
     return np.float64(np.int64(x >> _11)) * 2.0**-53
 
 
-@njit(error_model="numpy", cache=True, forceinline=True)
+@compiled(error_model="numpy", forceinline=True)
 def scaled(number: Any, size: Any) -> Any:
     """floor(number · size), never reaching `size` by rounding."""
     return min(np.int64(number * size), size - 1)
 
 
-@njit(error_model="numpy", cache=True)
+@compiled(error_model="numpy")
 def free_item(indptr: Any, items: Any, user: Any, place: Any) -> Any:
     """The item at `place` among those the user has not touched.
 
@@ -75,7 +77,7 @@ def free_item(indptr: Any, items: Any, user: Any, place: Any) -> Any:
     return place + (base - start)
 
 
-@njit(error_model="numpy", cache=True)
+@compiled(error_model="numpy")
 def free_items(
     indptr: Any, items: Any, user: Any, mass: Any, key: Any, first: Any, n: Any, found: Any, base: Any,
     at: Any, lane: Any,
@@ -100,7 +102,7 @@ def free_items(
         found[at, lane, j] += passed
 
 
-@njit(error_model="numpy", cache=True)
+@compiled(error_model="numpy")
 def free_item_by_weight(indptr: Any, items: Any, before_item: Any, before_pair: Any, user: Any, place: Any) -> Any:
     """The same where every item has a weight: both searches are over exact sums of integers."""
     start = indptr[user]
@@ -123,7 +125,7 @@ def free_item_by_weight(indptr: Any, items: Any, before_item: Any, before_pair: 
     return first - 1
 
 
-@njit(error_model="numpy", cache=True)
+@compiled(error_model="numpy")
 def group_and_place(choice: Any, begin: Any, left: Any, user: Any, which: Any, where: Any) -> Any:
     """A group by its share, and a place among the group's items that the user has not touched."""
     point = which * (1 - 2**-52) * choice[user, choice.shape[1] - 1]
@@ -133,7 +135,7 @@ def group_and_place(choice: Any, begin: Any, left: Any, user: Any, which: Any, w
     return begin[user, group] + scaled(where, left[user, group])
 
 
-@njit(error_model="numpy", cache=True)
+@compiled(error_model="numpy")
 def holds(indptr: Any, items: Any, user: Any, item: Any) -> Any:
     """Whether the user's row has this item."""
     low, end = indptr[user], indptr[user + 1]

@@ -11,10 +11,11 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
 from evenhand.training.engines.choices import FAST, LINE, dot
 from evenhand.training.engines.draws import fetch, holds
+from evenhand.utils.compiled import compiled
 
 _ROWS = 64
 """Rows of a table that are moved as one task."""
@@ -79,7 +80,7 @@ class Bench(NamedTuple):
     """int64 [2, R]: how many rows of each table the batch touched."""
 
 
-@njit(error_model="numpy", cache=True, parallel=True)
+@compiled(error_model="numpy", parallel=True)
 def learn(
     size: Any, begin: Any, parts: Any, order: Any, pairs: Any, users: Any, items: Any, moves: Any, bench: Any,
     tally: Any, step: Any,
@@ -128,7 +129,7 @@ def _move(size: Any, users: Any, items: Any, moves: Any, used: Any, step: Any) -
             )  # fmt: skip
 
 
-@njit(error_model="numpy", cache=True, fastmath=FAST)
+@compiled(error_model="numpy", fastmath=FAST)
 def _slope(
     r: Any, b: Any, size: Any, begin: Any, order: Any, of: Any, positives: Any, negatives: Any, users: Any,
     items: Any, losses: Any, slopes: Any,
@@ -145,7 +146,7 @@ def _slope(
     slopes[r, b] = 1 / (1 + math.exp(-margin)) / size
 
 
-@njit(error_model="numpy", cache=True)
+@compiled(error_model="numpy")
 def _sum_up(
     r: Any, size: Any, begin: Any, order: Any, of: Any, positives: Any, hot: Any, held: Any, held_items: Any,
     negatives: Any, losses: Any, user_slot: Any, user_touched: Any, user_times: Any, item_slot: Any,
@@ -170,7 +171,7 @@ def _sum_up(
     used[0, r], used[1, r] = of_users, of_items
 
 
-@njit(error_model="numpy", cache=True)
+@compiled(error_model="numpy")
 def _give_slot(slot: Any, touched: Any, times: Any, r: Any, row: Any, used: Any, weight: Any) -> Any:
     if slot[r, row] >= 0:
         times[r, slot[r, row]] += weight
@@ -181,7 +182,7 @@ def _give_slot(slot: Any, touched: Any, times: Any, r: Any, row: Any, used: Any,
     return used + 1
 
 
-@njit(error_model="numpy", cache=True, fastmath=FAST)
+@compiled(error_model="numpy", fastmath=FAST)
 def _gather(
     r: Any, part: Any, parts: Any, size: Any, begin: Any, order: Any, of: Any, positives: Any,
     negatives: Any, slopes: Any, used: Any, users: Any, user_slot: Any, user_gradient: Any, items: Any,
@@ -212,7 +213,7 @@ def _gather(
                 item_gradient[r, slot, k] += slope * users[r, user, k]
 
 
-@njit(error_model="numpy", cache=True, fastmath=FAST)
+@compiled(error_model="numpy", fastmath=FAST)
 def _move_stretch(
     r: Any, begin: Any, used: Any, lazy: Any, step: Any, size: Any, rows: Any, mean: Any, square: Any,
     clock: Any, slots: Any, gradient: Any, touched: Any, times: Any, moves: Any,

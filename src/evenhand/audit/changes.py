@@ -3,36 +3,55 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
-from evenhand.audit.catalogue import METRICS
-from evenhand.audit.result import Audit, Change, Estimate
+from evenhand.audit.result import Audit, Change, Estimate, SystemRow
+from evenhand.metrics.catalogue import HEADLINE, METRICS
 
 
 def against(audit: Audit, earlier: Audit) -> Audit:
     """The audit with its changes, and with notes on what the two do not share."""
     before = {(row.name, row.k): row.metrics for row in earlier.rows}
     changes = [
-        _change(row.name, row.k, metric, before[row.name, row.k][metric], after)
+        _change(row, metric, before[row.name, row.k])
         for row in audit.rows
         if (row.name, row.k) in before
-        for metric, after in row.metrics.items()
+        for metric in row.metrics
         if metric in before[row.name, row.k]
     ]
-    told = sum(change.beyond_uncertainty for change in changes)
+    beyond = sum(change.beyond_uncertainty for change in changes)
     notes = _unlike(audit, earlier)
     if changes:
-        notes.append(f"{told:,} of {len(changes):,} metrics differ from the baseline beyond the uncertainty.")
+        notes.append(f"{beyond:,} of {len(changes):,} metrics differ from the baseline beyond the uncertainty.")
     return replace(audit, changes=tuple(changes), notes=(*audit.notes, *notes))
 
 
-def _change(name: str, k: int, metric: str, before: Estimate, after: Estimate) -> Change:
+def _change(row: SystemRow, metric: str, earlier: Mapping[str, Estimate]) -> Change:
+    before, after = earlier[metric], row.metrics[metric]
     moved = after.value - before.value
     half = math.hypot(_half(before), _half(after))
     beyond = not math.isnan(moved) and not math.isnan(half) and abs(moved) > half
     better = METRICS[metric].higher_is_better if metric in METRICS else None
     worse = None if better is None or not moved or math.isnan(moved) else (moved < 0) == better
-    return Change(name, k, metric, before, after, beyond, worse)
+    if worse and _asked_for(metric, earlier, row.metrics):
+        worse = None
+    return Change(row.name, row.k, metric, before, after, beyond, worse)
+
+
+def _asked_for(metric: str, before: Mapping[str, Estimate], after: Mapping[str, Estimate]) -> bool:
+    """Whether a rise is only what showing more of the long tail brings, as a re-ranking is asked to.
+
+    More lists then hold a cold item, and in the paper's average a list without any counted as an OCR of 0: what
+    speaks is the pooled rate. And exposure may stray from demand to either side; only towards hits it is worse.
+    """
+
+    def rose(name: str) -> bool:
+        return name in before and name in after and after[name].value > before[name].value
+
+    if metric in METRICS and METRICS[metric].average == "paper":
+        return rose("aplt") and not rose(f"{metric}_pooled")
+    return metric in (HEADLINE, "js_distance") and rose("aplt")
 
 
 def _half(estimate: Estimate) -> float:

@@ -24,8 +24,8 @@ from evenhand.cli.options import Sampling, Training
 from evenhand.data.groups import read_groups
 from evenhand.data.interactions import Interactions
 from evenhand.experiments.compare import Row
+from evenhand.metrics.catalogue import METRICS
 from evenhand.metrics.statistics import summarise
-from evenhand.metrics.users import METRICS
 from evenhand.models.factors import load
 from run_cli import TINY, evenhand, small_log, write_log
 
@@ -436,7 +436,7 @@ def test_lists_may_call_their_columns_as_they_like(columns: tuple[str, str], des
     if named:
         ended = evenhand(*given)
         assert ended.code == 2
-        assert ended.err.endswith("name the right one with --rec-user.\n")
+        assert ended.err.endswith("name the right one with columns= or --rec-user.\n")
 
 
 def test_a_pipe_is_as_wide_as_columns_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,14 +2,23 @@
 
 `top` (int [n, k]) holds item indices by rank, `NO_ITEM` in empty slots and `UNKNOWN_ITEM` for an item that
 the training data does not know: nobody was seen with it, so its popularity is 0 and it is long-tail.
+
+The slopes at the end are derivatives of a measure by each item's number of slots. Measures that look at all
+items at once would need a pass over every list for each draw of a bootstrap. To first order the spread over
+users follows from the slopes: a user's influence is their sum over the user's list, and the variance over
+users is the sum of squared influences.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from evenhand.metrics.users import NO_ITEM
+from evenhand.data.popularity import gini
 
+NO_ITEM = -1
+"""In a list: the slot is empty, because the list is shorter than k."""
+UNKNOWN_ITEM = -2
+"""In a list: the slot holds an item outside the vocabulary. It is never a hit, never a negative, and cold."""
 PARTS = 10
 """Into how many groups of equal size items are divided by popularity."""
 
@@ -105,6 +114,37 @@ def jensen_shannon(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.sqrt(np.maximum((halves[0] + halves[1]).sum(axis=-1) / 2, 0.0))
 
 
+def total_variation(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """½ Σ |p − q| of two distributions (last axis; they are scaled to sum 1): 0 to 1.
+
+    The part of one that would have to move for it to become the other. nan for an empty one.
+
+    >>> float(total_variation(np.array([3, 1]), np.array([1, 1])))
+    0.25
+    """
+    p, q = (np.asarray(side, dtype=np.float64) for side in (first, second))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.abs(p / p.sum(axis=-1, keepdims=True) - q / q.sum(axis=-1, keepdims=True)).sum(axis=-1) / 2
+
+
+def items_for_half(counts: np.ndarray) -> float:
+    """The least number of items that hold half of all slots; nan without a slot.
+
+    >>> items_for_half(np.array([1, 4, 2, 1]))
+    1.0
+    """
+    held = np.cumsum(np.sort(counts)[::-1])
+    return float(np.searchsorted(held, held[-1] / 2) + 1) if len(held) and held[-1] else np.nan
+
+
+def by_part(top: np.ndarray, mask: np.ndarray, part: np.ndarray, parts: int) -> np.ndarray:
+    """float64 [n, parts]: how many of each row's marked slots hold an item of each part (−1: of none)."""
+    row, slot = np.nonzero(mask)
+    which = part[top[row, slot]].astype(np.int64)
+    key = (row * parts + which)[which >= 0]
+    return np.bincount(key, minlength=len(top) * parts).reshape(len(top), parts).astype(np.float64)
+
+
 def popularity_part(popularity: np.ndarray, parts: int = PARTS) -> np.ndarray:
     """int8 [n_items]: the item's decile, 0 for the most popular; equal popularity in the order of the ids.
 
@@ -131,3 +171,61 @@ def lorenz_points(counts: np.ndarray, points: int = 101) -> tuple[tuple[float, f
         return ((0.0, 0.0), (1.0, 1.0))
     places = np.unique(np.linspace(0, len(counts), min(points, len(counts) + 1)).round().astype(int))
     return tuple((float(place / len(counts)), float(held[place] / held[-1])) for place in places)
+
+
+def gini_slope(counts: np.ndarray) -> np.ndarray:
+    """float64 [n_items]: d gini / d counts; equal counts share the mean of their ranks.
+
+    >>> gini_slope(np.array([1, 3])).round(4)
+    array([-0.1875,  0.0625])
+    """
+    n, total = len(counts), counts.sum()
+    if not total:
+        return np.zeros(n)
+    _, which, size = np.unique(counts, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(size) - (size - 1) / 2)[which]
+    return ((2 * rank - n - 1) / n - gini(counts)) / total
+
+
+def entropy_slope(counts: np.ndarray) -> np.ndarray:
+    """float64 [n_items]: d entropy / d counts, in bits; 0 where nothing is shown.
+
+    >>> entropy_slope(np.array([2, 2, 0])) + 0.0
+    array([0., 0., 0.])
+    """
+    total = counts.sum()
+    slope = np.zeros(len(counts))
+    shown = counts > 0
+    if not total:
+        return slope
+    share = counts[shown] / total
+    slope[shown] = -(np.log2(share) - (share * np.log2(share)).sum()) / total
+    return slope
+
+
+def coverage_slope(counts: np.ndarray) -> np.ndarray:
+    """float64 [n_items]: what coverage loses without the item's one slot, so 0 where others show it too.
+
+    >>> coverage_slope(np.array([1, 5]))
+    array([0.5, 0. ])
+    """
+    return (counts == 1) / len(counts)
+
+
+def items_for_half_slope(counts: np.ndarray) -> np.ndarray:
+    """float64 [n_items]: d items_for_half / d counts, its steps taken as straight lines.
+
+    >>> items_for_half_slope(np.array([4, 4, 2]))
+    array([-0.125 ,  0.0625,  0.125 ])
+    """
+    needed = items_for_half(counts)
+    if np.isnan(needed):
+        return np.zeros(len(counts))
+    last = int(needed) - 1
+    order = np.argsort(-counts, kind="stable")
+    slots = counts[order[last]]
+    slope = np.full(len(counts), 0.5)
+    slope[order[:last]] = -0.5
+    # Of the last item's slots only a part is needed to reach half.
+    slope[order[last]] = 0.5 - (counts.sum() / 2 - counts[order[:last]].sum()) / slots
+    return slope / slots

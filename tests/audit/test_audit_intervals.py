@@ -9,16 +9,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.audit.audit_lists import Ranked
-from evenhand.audit.exposure import coverage, shannon_entropy
-from evenhand.audit.influence import coverage_slope, entropy_slope, gini_slope
 from evenhand.audit.intervals import Draws, Measured, Moments
 from evenhand.audit.measures import Measures
-from evenhand.audit.reference import Ground
+from evenhand.audit.reference import Reference
 from evenhand.audit.sweep import sweep
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import HotRule, gini
 from evenhand.data.splits import Split
+from evenhand.metrics.exposure import (
+    coverage,
+    coverage_slope,
+    entropy_slope,
+    gini_slope,
+    items_for_half,
+    items_for_half_slope,
+    shannon_entropy,
+)
+from evenhand.metrics.lists import Lists
+from evenhand.metrics.slots import ItemPopularity
 from evenhand.metrics.statistics import bootstrap_ratios_over_users, paired_over_seeds
 
 RNG = np.random.default_rng(7)
@@ -99,6 +107,31 @@ def test_slopes_are_derivatives(
         assert (measure(moved) - measure(counts)) / step == pytest.approx(slope(counts)[item], abs=1e-5)
 
 
+def test_the_slope_of_items_for_half_is_the_step_of_its_straight_line() -> None:
+    """Between whole numbers of items, those needed follow a line whose slope is 1 / slots of the last one."""
+    counts = np.array([400, 300, 200, 100, 100])
+
+    def needed(slots: np.ndarray) -> float:
+        held = np.concatenate([[0], np.cumsum(np.sort(slots)[::-1])])
+        return float(np.interp(held[-1] / 2, held, np.arange(len(held))))
+
+    assert items_for_half(counts) == 2
+    for item in range(5):
+        moved = counts.copy()
+        moved[item] += 1
+        assert needed(moved) - needed(counts) == pytest.approx(items_for_half_slope(counts)[item], rel=0.02)
+
+
+def test_nothing_of_n_has_wilsons_interval() -> None:
+    """0 of 64 is no proof of never: 1.96² / (64 + 1.96²) with the normal quantile, a little more with t."""
+    none = Measured(0.0, 0.0, 64).estimate(0.0, 1.0)
+    assert (none.low, none.high) == (0.0, pytest.approx(2.0**2 / (64 + 2.0**2), abs=2e-3))
+    every = Measured(1.0, 0.0, 64).estimate(0.0, 1.0)
+    assert (every.low, every.high) == (pytest.approx(1 - none.high), 1.0)
+    some = Measured(0.5, 0.0, 64).estimate(0.0, 1.0)
+    assert (some.low, some.high) == (0.5, 0.5)
+
+
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=12).filter(any))
 @settings(max_examples=50, deadline=None)
 def test_coverage_slope_is_what_an_item_alone_adds(counts: list[int]) -> None:
@@ -127,18 +160,10 @@ class World:
         popularity = np.bincount(self.train.ravel(), minlength=N_ITEMS)
         hot = popularity >= np.sort(popularity)[-9]
         order = np.argsort(np.argsort(-popularity, kind="stable"))
-        ground = Ground(
-            split,
-            HotRule(),
-            popularity,
-            hot,
-            (order * 10 // N_ITEMS).astype(np.int8),
-            popularity[self.train[users]].mean(axis=1),
-            hot[self.train[users]].mean(axis=1),
-            (),
-        )
-        ranked = {name: Ranked(np.arange(len(users) + 1) * K, rows[users].ravel()) for name, rows in self.lists.items()}
-        return Measures(sweep(ground, ranked, (K,)), ground, ranked)
+        items = ItemPopularity(popularity, (order * 10 // N_ITEMS).astype(np.int8))
+        reference = Reference(split, HotRule(), hot, items, hot[self.train[users]].mean(axis=1), ())
+        lists = {name: Lists(np.arange(len(users) + 1) * K, rows[users].ravel()) for name, rows in self.lists.items()}
+        return Measures(sweep(reference, lists, (K,)), reference, lists)
 
 
 def part(rows: np.ndarray) -> Interactions:
@@ -172,8 +197,8 @@ def make_world() -> World:
 
 
 CHECKED = ("ndcg", "recall", "mrr", "ohr", "ohr_defined", "ohr_pooled", "ucr_pooled", "popreo", "poprsp")
-CHECKED += ("popularity_lift", "aplt", "arp")
-DISTRIBUTIONS = ("gini", "entropy", "coverage", "js_distance")
+CHECKED += ("popularity_lift", "aplt", "arp", "top_tenth_share", "top_tenth_ratio", "tail_ratio")
+DISTRIBUTIONS = ("gini", "entropy", "coverage", "js_distance", "exposure_gap")
 REPEATS = 300
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.audit.baseline import against
-from evenhand.audit.ci_output import github_lines, junit
+from evenhand.audit.audit_files import github_lines, junit
+from evenhand.audit.changes import against
 from evenhand.audit.gates import Quantity, check_gates, judge, parse_gate
 from evenhand.audit.result import Audit, Estimate, Finding, SystemRow
 from evenhand.utils.errors import InputError

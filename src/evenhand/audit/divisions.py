@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.audit.exposure import PARTS
-from evenhand.audit.reference import Ground
+from evenhand.audit.reference import Reference
+from evenhand.metrics.exposure import PARTS
 
 TASTE_SHARE = 0.2
 """Which part of the users has a niche taste, and which a blockbuster one."""
@@ -31,15 +31,15 @@ class Division:
         return np.bincount(part[part >= 0], minlength=len(self.labels))
 
 
-def by_popularity(ground: Ground) -> Division:
+def by_popularity(reference: Reference) -> Division:
     ends = {0: " (most popular)", PARTS - 1: " (least popular)"}
     labels = tuple(f"decile {part + 1}{ends.get(part, '')}" for part in range(PARTS))
-    return Division("item popularity", labels, ground.decile.astype(np.int16))
+    return Division("item popularity", labels, reference.items.decile.astype(np.int16))
 
 
-def by_activity(ground: Ground, audience: np.ndarray) -> Division:
+def by_activity(reference: Reference, audience: np.ndarray) -> Division:
     """Quarters of the audience by their number of train items; equal numbers stay together."""
-    activity = ground.train.activity
+    activity = reference.known.activity
     here = activity[audience & (activity > 0)]
     quarters = (0.25, 0.5, 0.75, 1.0)
     ends = np.unique(np.quantile(here, quarters, method="inverted_cdf")) if len(here) else np.zeros(0)
@@ -56,13 +56,13 @@ def _span(begin: int, end: int) -> str:
     return f"{begin}–{end} train items" if end > begin else f"{begin} train item{'s' * (begin > 1)}"
 
 
-def by_taste(ground: Ground, audience: np.ndarray) -> Division:
+def by_taste(reference: Reference, audience: np.ndarray) -> Division:
     """Niche, diverse and blockbuster, by the share of hot items in the history.
 
     Niche is the fifth of the audience with the smallest shares, blockbuster the fifth with the largest,
     both with whoever ties with its last; where the two would meet in one number, those users are diverse.
     """
-    share = ground.taste
+    share = reference.taste
     here = np.sort(share[audience & ~np.isnan(share)])
     fifth = int(np.ceil(TASTE_SHARE * len(here)))
     low, high = (here[fifth - 1], here[-fifth]) if len(here) else (0.0, 1.0)

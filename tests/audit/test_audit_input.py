@@ -136,7 +136,7 @@ def test_what_only_test_knows_is_told() -> None:
 def test_rows_without_a_score_are_dropped() -> None:
     scored = [{"user": r["user"], "item": r["item"], "score": 1 / r["rank"]} for r in rows()]
     found = audited([*scored, {"user": "ann", "item": "h", "score": float("nan")}])
-    noted(found, "dropped 1 row without a score")
+    noted(found, "dropped 1 row without a finite score")
     same(found)
 
 
@@ -194,7 +194,7 @@ def test_of_several_seeds_the_first_is_audited() -> None:
         ([{"user": "zoe", "item": "a", "rank": 1}], {}, "no user of"),
         ([{"user": "ann", "item": "zzz", "rank": 1}], {}, "no item of"),
         ([{"user": "ann", "item": "a"}], {}, "neither a column 'rank' nor 'score'"),
-        ([{"user": "ann", "item": "a", "score": float("nan")}], {}, "no usable row is left of mine"),
+        ([{"user": "ann", "item": "a", "score": float("nan")}], {}, "no usable row is left of the Table"),
         (rows(), {"test": table({"ann": "ab"})}, "the test part is empty"),
         (rows(), {"k": 0}, "k must be"),
         (rows(), {"hot": "warm"}, "unknown hot rule"),

@@ -14,7 +14,8 @@ from evenhand.experiments.compare import compare
 from evenhand.experiments.verdict import headline_k, verdict
 from evenhand.methods import parse
 from evenhand.metrics.bias import Rate
-from evenhand.metrics.users import METRICS, UserMetrics
+from evenhand.metrics.catalogue import METRICS
+from evenhand.metrics.users import UserMetrics
 from evenhand.training.evaluation import Result
 from evenhand.training.run import Fit
 from evenhand.training.settings import Settings

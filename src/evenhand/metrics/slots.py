@@ -1,0 +1,170 @@
+"""What stands in each slot of a block of lists, and what is known of the users they are for.
+
+Every metric of the catalogue is a function of `Slots`. Nothing is computed before a metric asks for it, since
+training asks for one metric after each epoch and a report for all of them once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from evenhand.metrics.exposure import NO_ITEM, PARTS, popularity_part
+
+if TYPE_CHECKING:
+    from evenhand.data.interactions import Interactions
+
+
+@dataclass(frozen=True, eq=False)
+class ItemPopularity:
+    """How popular each item is."""
+
+    counts: np.ndarray
+    """[n_items]: interactions; nan where nothing is known."""
+    decile: np.ndarray
+    """int8 [n_items]: 0 holds the most popular tenth of the items; −1 where nothing is known."""
+
+    @staticmethod
+    def of(known: Interactions | None, n_items: int) -> ItemPopularity:
+        if known is None:
+            return ItemPopularity(np.full(n_items, np.nan), np.full(n_items, -1, dtype=np.int8))
+        return ItemPopularity(known.popularity, popularity_part(known.popularity))
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerSheet:
+    """What scoring lists needs to know of their users: the same whoever made the lists."""
+
+    users: np.ndarray
+    """int [n]: whose lists are scored."""
+    truth: Interactions
+    """The test part."""
+    hot: np.ndarray
+    """bool [n_items]"""
+    consumed: Interactions | None = None
+    """What users have had: train and validation. Without it every item outside the truth is a negative, and
+    popularity is unknown."""
+    shown_again: bool = True
+    """Whether a list may hold something of `consumed`; models leave it out."""
+    all_users: ItemPopularity | None = None
+    """Where `consumed` is a part of the users only: popularity among all of them."""
+    demand_part: Interactions | None = None
+    """Whose pairs are the demand that exposure is compared with; None: the truth."""
+
+    @cached_property
+    def n_relevant(self) -> np.ndarray:
+        """int [n]: the user's test items."""
+        return self.truth.activity[self.users]
+
+    @cached_property
+    def n_relevant_hot(self) -> np.ndarray:
+        return _per_user(self.truth, self.hot[self.truth.items])[self.users]
+
+    @cached_property
+    def n_negatives(self) -> np.ndarray:
+        """int [n]: the items that are neither in test nor consumed."""
+        rest = self.truth.n_items - self.n_relevant
+        if self.consumed is None:
+            return rest
+        in_both = _per_user(self.truth, self.consumed.contains(self.truth.users, self.truth.items))[self.users]
+        return rest - self.consumed.activity[self.users] + in_both
+
+    @cached_property
+    def items(self) -> ItemPopularity:
+        return self.all_users or ItemPopularity.of(self.consumed, self.truth.n_items)
+
+    @property
+    def popularity(self) -> np.ndarray:
+        return self.items.counts
+
+    @property
+    def decile(self) -> np.ndarray:
+        return self.items.decile
+
+    @cached_property
+    def n_consumed(self) -> np.ndarray:
+        return (
+            np.zeros(len(self.users), dtype=np.int64) if self.consumed is None else self.consumed.activity[self.users]
+        )
+
+    @cached_property
+    def n_consumed_hot(self) -> np.ndarray:
+        if self.consumed is None:
+            return np.zeros(len(self.users), dtype=np.int64)
+        return _per_user(self.consumed, self.hot[self.consumed.items])[self.users]
+
+    @cached_property
+    def habit(self) -> np.ndarray:
+        """float64 [n]: mean popularity of the items that the user has had, nan without any."""
+        if self.consumed is None:
+            return np.full(len(self.users), np.nan)
+        of_items = self.popularity[self.consumed.items]
+        total = np.bincount(self.consumed.users, of_items, minlength=self.consumed.n_users)[self.users]
+        return np.divide(total, self.n_consumed, out=np.full(len(total), np.nan), where=self.n_consumed > 0)
+
+    @cached_property
+    def demand(self) -> np.ndarray:
+        """float64 [n, 10]: how many items of each decile the user wants."""
+        return pairs_by_part(self.demand_part or self.truth, self.users, self.decile, PARTS)
+
+
+@dataclass(frozen=True, eq=False)
+class Slots:
+    """One list for each user of a sheet; every mask is bool [n, k]."""
+
+    sheet: AnswerSheet
+    top: np.ndarray
+    """int [n, k]: item indices by rank, no item twice in a row; `NO_ITEM` in empty slots."""
+
+    @cached_property
+    def hits(self) -> np.ndarray:
+        """The slot holds a test item of the user."""
+        return _contains(self.sheet.truth, self.sheet.users, self.top)
+
+    @cached_property
+    def repeats(self) -> np.ndarray:
+        """The slot holds something that the user has had."""
+        if self.sheet.consumed is None or not self.sheet.shown_again:
+            return np.zeros(self.top.shape, dtype=bool)
+        return _contains(self.sheet.consumed, self.sheet.users, self.top)
+
+    @cached_property
+    def hot(self) -> np.ndarray:
+        known = self.top >= 0
+        return known & self.sheet.hot[np.where(known, self.top, 0)] if len(self.top) else known
+
+    @cached_property
+    def cold(self) -> np.ndarray:
+        return (self.top != NO_ITEM) & ~self.hot
+
+    @cached_property
+    def negatives(self) -> np.ndarray:
+        """The slot holds a negative. What the user has had is a miss, but none of the negatives."""
+        return (self.top >= 0) & ~self.hits & ~self.repeats
+
+
+def pairs_by_part(data: Interactions, users: np.ndarray, part: np.ndarray, parts: int) -> np.ndarray:
+    """float64 [n, parts]: how many items of each part these users have in the data."""
+    which = part[data.items].astype(np.int64)
+    key = (data.users.astype(np.int64) * parts + which)[which >= 0]
+    whole = np.bincount(key, minlength=data.n_users * parts).reshape(-1, parts)
+    return whole[users].astype(np.float64)
+
+
+def _per_user(pairs: Interactions, mask: np.ndarray) -> np.ndarray:
+    """How many pairs of each user the mask marks."""
+    return np.bincount(pairs.users[mask], minlength=pairs.n_users)
+
+
+def _contains(part: Interactions, users: np.ndarray, top: np.ndarray) -> np.ndarray:
+    """Which slots hold an item of their user; in halves, where there is not enough memory for all at once."""
+    try:
+        return part.contains(users[:, None], top)
+    except MemoryError:
+        if len(top) < 2:
+            raise
+    middle = len(top) // 2
+    return np.concatenate([_contains(part, users[half], top[half]) for half in (slice(middle), slice(middle, None))])

@@ -1,0 +1,100 @@
+"""Compiled code is kept, until any source that takes part changes; without a place for it, it still runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evenhand.utils import compiled
+
+INNER = """
+from evenhand.utils.compiled import compiled
+from pack.values import STEP
+
+@compiled()
+def inner():
+    return {} + STEP
+"""
+OUTER = """
+from evenhand.utils.compiled import compiled
+from pack.inner import inner
+
+@compiled()
+def outer():
+    return inner()
+"""
+SCRIPT = """
+import sys
+from pathlib import Path
+from evenhand.utils import compiled
+compiled.PACKAGE = Path(sys.argv[1])
+sys.path.insert(0, str(compiled.PACKAGE.parent))
+from pack.outer import outer
+print(outer(), sum(outer.stats.cache_hits.values()))
+"""
+
+
+def run(package: Path, **environment: str) -> tuple[list[int], str]:
+    """(what `outer` returned, how often it was found on disk), and what was warned of."""
+    env = {**os.environ, "HOME": str(package.parent), "XDG_CACHE_HOME": str(package.parent / "cache"), **environment}
+    done = subprocess.run([sys.executable, "-c", SCRIPT, package], capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 0, done.stderr
+    return [int(word) for word in done.stdout.split()], done.stderr
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    folder = tmp_path / "pack"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "values.py").write_text("STEP = 0\n")
+    (folder / "inner.py").write_text(INNER.format(1))
+    (folder / "outer.py").write_text(OUTER)
+    return folder
+
+
+def test_a_change_in_another_file_is_noticed(package: Path) -> None:
+    assert run(package)[0] == [1, 0]
+    assert run(package)[0] == [1, 1]
+    (package / "inner.py").write_text(INNER.format(2))
+    assert run(package)[0] == [2, 0]
+    (package / "values.py").write_text("STEP = 40\n")
+    assert run(package)[0] == [42, 0]
+
+
+def test_where_nothing_can_be_written_it_compiles_each_time_and_says_so(package: Path) -> None:
+    found, warned = run(package, NUMBA_CACHE_DIR="/dev/null/nowhere")
+    assert found == [1, 0]
+    assert "compiled code cannot be kept" in warned
+    assert "/dev/null/nowhere" in warned
+    assert "Set NUMBA_CACHE_DIR to a folder that can be." in warned
+
+
+def test_the_hash_covers_all_compiled_code_and_the_constants_in_it(tmp_path: Path) -> None:
+    held = {path.relative_to(compiled.PACKAGE).as_posix() for path in compiled._sources(compiled.PACKAGE)}
+    decorated = {
+        path.relative_to(compiled.PACKAGE).as_posix()
+        for path in compiled.PACKAGE.rglob("*.py")
+        if "@compiled(" in path.read_text() or "@_compiled" in path.read_text()
+    }
+    assert decorated
+    assert decorated <= held
+    assert "samplers/auc.py" in held  # its AVERAGE is compiled into the engine
+    for path in compiled.PACKAGE.rglob("*.py"):
+        assert "njit(cache" not in path.read_text()
+        assert "cache=True" not in path.read_text() or path.name == "compiled.py", path
+
+
+def test_compiled_code_of_old_sources_is_removed_after_a_while(tmp_path: Path) -> None:
+    current, old, recent = (tmp_path / f"numba-{name}" for name in ("current", "old", "recent"))
+    for folder in (current, old, recent):
+        folder.mkdir()
+        (folder / "code.nbi").write_text("")
+    os.utime(old, (0, 0))
+    os.utime(current, (0, 0))
+    compiled._remove_old(tmp_path, current)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["numba-current", "numba-recent"]
