@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
 from evenhand.training.engines.choices import FAST
+from evenhand.utils.compiled import compiled
 
 _NOTHING = np.float32(-1e30)
 _LOWEST = np.float32(-80)
@@ -20,7 +21,7 @@ _LOG2E, _ROUND = np.float32(1.4426950408889634), np.float32(12582912.0)
 _BUCKETS = 512
 
 
-@njit(error_model="numpy", cache=True)
+@compiled(error_model="numpy")
 def place_columns(negatives: Any, column: Any, following: Any) -> None:
     """column[item]: the first place of an item among the negatives; following[place]: the next one, or -1."""
     for j in range(len(negatives) - 1, -1, -1):
@@ -28,20 +29,20 @@ def place_columns(negatives: Any, column: Any, following: Any) -> None:
         column[negatives[j]] = j
 
 
-@njit(error_model="numpy", cache=True)
+@compiled(error_model="numpy")
 def clear_columns(negatives: Any, column: Any) -> None:
     for j in range(len(negatives)):
         column[negatives[j]] = -1
 
 
-@njit(error_model="numpy", cache=True, parallel=True)
+@compiled(error_model="numpy", parallel=True)
 def mask_rows(users: Any, indptr: Any, items: Any, column: Any, following: Any, masked: Any) -> None:
     """masked [B, n]: whether a shared negative is an item of the row's user."""
     for b in prange(len(users)):
         _mark(b, users[b], indptr, items, column, following, masked, True)
 
 
-@njit(error_model="numpy", cache=True, parallel=True)
+@compiled(error_model="numpy", parallel=True)
 def softmax_rows(
     x: Any, own: Any, scale: Any, offset: Any, prior: Any, alpha: Any, users: Any, indptr: Any, items: Any,
     column: Any, following: Any, margin: Any,
@@ -51,7 +52,7 @@ def softmax_rows(
         _row(b, x, own, scale, offset, prior, alpha, users[b], indptr, items, column, following, margin)
 
 
-@njit(error_model="numpy", cache=True)
+@compiled(error_model="numpy")
 def _mark(b: Any, user: Any, indptr: Any, items: Any, column: Any, following: Any, x: Any, value: Any) -> None:
     for place in range(indptr[user], indptr[user + 1]):
         j = column[items[place]]
@@ -60,7 +61,7 @@ def _mark(b: Any, user: Any, indptr: Any, items: Any, column: Any, following: An
             j = following[j]
 
 
-@njit(error_model="numpy", cache=True, fastmath=FAST | {"nnan"})
+@compiled(error_model="numpy", fastmath=FAST | {"nnan"})
 def _row(
     b: Any, x: Any, own: Any, scale: Any, offset: Any, prior: Any, alpha: Any, user: Any, indptr: Any, items: Any,
     column: Any, following: Any, margin: Any,
@@ -94,7 +95,7 @@ def _row(
         x[b, j] *= share
 
 
-@njit(error_model="numpy", cache=True, fastmath={"contract"}, forceinline=True)
+@compiled(error_model="numpy", fastmath={"contract"}, forceinline=True)
 def _exp(x: Any) -> Any:
     """eˣ in single precision for -80 ≤ x ≤ 0, in operations that work on many numbers at once."""
     t = x * _LOG2E
@@ -111,7 +112,7 @@ def _exp(x: Any) -> Any:
     return np.int32(np.float32(p).view(np.int32) + power).view(np.float32)
 
 
-@njit(error_model="numpy", cache=True)
+@compiled(error_model="numpy")
 def _posteriors(b: Any, x: Any, prior: Any, alpha: Any) -> Any:
     """P(TN|x) of a row's scores that are not masked, by their exact rank: sorted into buckets, then within them."""
     n = x.shape[1]

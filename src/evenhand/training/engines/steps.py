@@ -107,7 +107,7 @@ def learn(
     _move(size, users, items, moves, bench.used, step)
 
 
-@njit(error_model="numpy", cache=True, parallel=True)
+@compiled(error_model="numpy", parallel=True)
 def _move(size: Any, users: Any, items: Any, moves: Any, used: Any, step: Any) -> None:
     """Adam on both tables."""
     replicas, lazy = used.shape[1], users.clock.size > 0
@@ -250,7 +250,7 @@ def _move_stretch(
             rows[r, row, k] -= rate * m / (np.sqrt(s) * scale + tiny)
 
 
-@njit(error_model="numpy", cache=True, parallel=True)
+@compiled(error_model="numpy", parallel=True)
 def move_rows(
     parts: Any, of: Any, positives: Any, negatives: Any, user: Any, positive: Any, negative: Any, users: Any,
     items: Any, moves: Any, used: Any, step: Any,
@@ -266,7 +266,7 @@ def move_rows(
     _move(len(of), users, items, moves, used, step)
 
 
-@njit(error_model="numpy", cache=True)
+@compiled(error_model="numpy")
 def _place_rows(
     of: Any, positives: Any, negatives: Any, user_slot: Any, user_touched: Any, user_times: Any, item_slot: Any,
     item_touched: Any, item_times: Any, used: Any,
@@ -282,7 +282,7 @@ def _place_rows(
     used[0, 0], used[1, 0] = of_users, of_items
 
 
-@njit(error_model="numpy", cache=True, fastmath=FAST)
+@compiled(error_model="numpy", fastmath=FAST)
 def _add_rows(part: Any, parts: Any, used: Any, drawn: Any, found: Any, slots: Any, gradient: Any, anew: Any) -> None:
     """Sum the gradients of the rows in every `parts`-th slot, in the order of the batch."""
     if anew:
