@@ -23,7 +23,6 @@ from evenhand.data.csr import gather_rows, slices_within
 from evenhand.data.interactions import Interactions
 from evenhand.experiments.verdict import verdict
 from evenhand.methods import BASELINES, parse
-from evenhand.models import item_weights
 from evenhand.models.topk import Recommender
 from evenhand.paper.mse import with_mse
 from evenhand.testing import corner_cases
@@ -116,7 +115,7 @@ def test_als_rows_solve_their_normal_equations(seed: int, alpha: float, chunk: i
         by_user = solved(log.indptr, log.items, items, alpha, l2=0.7)
         by_item = solved(*log.by_item, users, alpha, l2=0.7)
         by_steps = solved(log.indptr, log.items, items, alpha, l2=0.7, steps=25, start=users)
-        patch.setattr(als._Problem, "by_rows", als._Problem.by_tensors)
+        patch.setattr(als._HalfStep, "by_rows", als._HalfStep.by_tensors)
         as_tensors = solved(log.indptr, log.items, items, alpha, l2=0.7, steps=25, start=users)
     np.testing.assert_allclose(by_user, normal_equations(dense(log), items.numpy(), alpha, 0.7), atol=1e-9)
     np.testing.assert_allclose(by_item, normal_equations(dense(log).T, users.numpy(), alpha, 0.7), atol=1e-9)
@@ -130,7 +129,7 @@ def test_compiled_rows_take_the_same_steps_as_tensors(dim: int, steps: int, monk
     log, g = small_log(), torch.Generator().manual_seed(dim)
     items, users = (torch.randn(n, dim, generator=g) for n in (log.n_items, log.n_users))
     rows = solved(log.indptr, log.items, items, 2.0, 5.0, steps, users)
-    monkeypatch.setattr(als._Problem, "by_rows", als._Problem.by_tensors)
+    monkeypatch.setattr(als._HalfStep, "by_rows", als._HalfStep.by_tensors)
     torch.testing.assert_close(rows, solved(log.indptr, log.items, items, 2.0, 5.0, steps, users), rtol=1e-4, atol=1e-5)
 
 
@@ -220,8 +219,7 @@ def test_every_baseline_keeps_the_promises(baseline: Baseline, monkeypatch: pyte
         fitted.scores(everyone).fill_(-1)
         assert torch.equal(fitted.scores(everyone), kept)
         # A user's scores do not depend on who else is asked for, nor on the size of chunks.
-        for module, name in ((item_weights, "_CHUNK_TERMS"), (ease, "_CHUNK_CELLS")):
-            monkeypatch.setattr(module, name, 50)
+        monkeypatch.setattr(ease, "_CHUNK_CELLS", 50)
         some = everyone[::-2].copy()
         torch.testing.assert_close(baseline.fit_pairs(log).scores(some), whole[some.copy()], rtol=1e-4, atol=1e-5)
         monkeypatch.undo()

@@ -25,8 +25,8 @@ from run_cli import evenhand, small_log, write_log
 
 LOG = small_log()
 SPLIT = LOG.split(test=0.2, validation=0.1)
-EVERY = [eh.Popular(), eh.ItemKNN(neighbours=7), eh.EASE(l2=30), eh.ALS(factors=4, iterations=3)]
-OF_ITEMS = EVERY[:3]
+EVERY = [eh.Popular(), eh.ItemKNN(neighbours=7), eh.GFCF(factors=6), eh.EASE(l2=30), eh.ALS(factors=4, iterations=3)]
+OF_ITEMS = EVERY[:4]
 
 
 def name_of(baseline: Baseline) -> str:
@@ -125,6 +125,11 @@ def damaged(change: Any, tmp_path: Path, baseline: Baseline) -> str:
         (eh.ItemKNN(), "indptr", torch.zeros(80, dtype=torch.int64)),
         (eh.ItemKNN(), "weights", torch.zeros(3)),
         (eh.ItemKNN(neighbours=1), "items", torch.full((80,), 80, dtype=torch.int32)),
+        (eh.GFCF(factors=3), "vectors", torch.zeros(79, 3)),
+        (eh.GFCF(factors=3), "gains", torch.zeros(4)),
+        (eh.GFCF(factors=3), "items", torch.full((len(LOG),), 80, dtype=torch.int32)),
+        (eh.GFCF(factors=3), "indptr", torch.tensor([0, len(LOG) + 1])),
+        (eh.GFCF(factors=3), "exponents", torch.tensor([0.0, torch.nan], dtype=torch.float64)),
     ],
 )
 def test_weights_that_do_not_fit_are_refused(baseline: Baseline, name: str, value: Any, tmp_path: Path) -> None:
@@ -266,7 +271,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("rivals")
     write_log(SPLIT.consumed, folder / "train.csv")
     write_log(SPLIT.test, folder / "test.csv")
-    for baseline in ("popular", "itemknn", "ease:l2=30", "als:factors=4", "blend:parts=ease+als"):
+    for baseline in ("popular", "itemknn", "gfcf:factors=6", "ease:l2=30", "als:factors=4", "blend:parts=ease+als"):
         seeds = 1 if baseline.startswith("blend") else 2  # of a blend one seed is kept
         ended = evenhand(
             "train", folder / "train.csv", "--test", folder / "test.csv", "--method", baseline, "--seeds", seeds,

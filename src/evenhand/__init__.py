@@ -14,7 +14,7 @@ __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
     from evenhand.audit.run_audit import audit
-    from evenhand.baselines import ALS, EASE, Blend, ItemKNN, Popular
+    from evenhand.baselines import ALS, EASE, GFCF, Blend, ItemKNN, Popular
     from evenhand.data.datasets.load import load_dataset, load_split
     from evenhand.data.interactions import Interactions
     from evenhand.data.simulate import simulate
@@ -47,7 +47,7 @@ _HOME = {
     name: module
     for module, names in {
         "evenhand.audit.run_audit": "audit",
-        "evenhand.baselines": "ALS EASE Blend ItemKNN Popular",
+        "evenhand.baselines": "ALS EASE GFCF Blend ItemKNN Popular",
         "evenhand.data.datasets.load": "load_dataset load_split",
         "evenhand.data.interactions": "Interactions",
         "evenhand.data.simulate": "simulate",
@@ -75,6 +75,7 @@ __all__ = [
     "ALS",
     "BPR",
     "EASE",
+    "GFCF",
     "IPS",
     "MACR",
     "MF",

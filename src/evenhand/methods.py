@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evenhand.baselines import ALS, EASE, Baseline, Blend, GivenVectors, ItemKNN, Popular, Recipe
+from evenhand.baselines import ALS, EASE, GFCF, Baseline, Blend, GivenVectors, ItemKNN, Popular, Recipe
 from evenhand.baselines.recipe import FAST
 from evenhand.encoders import MF, Encoder, encoder_named
 from evenhand.models.base import Model
@@ -129,6 +129,7 @@ REGISTRY: Mapping[str, Entry] = {
         _trained("auc-softmax", UniformSampler, "softmax whose negatives count by P(TN)", "evenhand", AUCSoftmax),
         _baseline("popular", Popular, "the items that most users interacted with, for everyone", "–"),
         _baseline("itemknn", ItemKNN, "items like those the user interacted with", "Sarwar et al. 2001"),
+        _baseline("gfcf", GFCF, "two steps along the graph, and its smoothest directions", "Shen et al. 2021"),
         _baseline("ease", EASE, "a linear item-to-item model in closed form", "Steck 2019"),
         _baseline("als", ALS, "matrix factorisation over all cells", "Hu et al. 2008"),
         Entry("blend", (Blend,), "ease, als and auc-ns, each user's scores added up", "evenhand", _blend),

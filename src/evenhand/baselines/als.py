@@ -16,6 +16,7 @@ from evenhand.baselines.base import Baseline, check_number, check_whole, solvabl
 from evenhand.data.csr import slices_within
 from evenhand.data.interactions import Interactions
 from evenhand.models.factors import FactorModel
+from evenhand.utils.errors import InputError
 from evenhand.utils.memory import check_memory
 
 _CHUNK_CELLS = {"cpu": 2**21, "cuda": 2**27}
@@ -24,17 +25,22 @@ _BLOCK_COST = 2**14
 """Pairs in a block of rows: long enough to outweigh a call, short enough to keep every core busy."""
 _BYTES_A_NUMBER = 2 * 4
 """Old and new vectors, in float32."""
+_LARGEST_NU = 10
 _SPREAD = 0.01
 """Standard deviation of the vectors that the first half-step starts from."""
 
+Ridge = float | np.ndarray
+"""One penalty for all rows, or one per row."""
 _ForEach = Callable[[Callable[[Any], None], Iterable[Any]], Iterable[None]]
 
 
 @dataclass(frozen=True)
 class ALS(Baseline):
-    """`min Σ_ui c_ui (y_ui - p_u·q_i)² + l2·(Σ‖p_u‖² + Σ‖q_i‖²)` over *all* cells.
+    """`min Σ_ui c_ui (y_ui - p_u·q_i)² + Σ_u l2_u·‖p_u‖² + Σ_i l2_i·‖q_i‖²` over *all* cells.
 
-    y is 1 for the pairs of train and 0 elsewhere; the confidence c is `1 + alpha` there and 1 elsewhere.
+    y is 1 for the pairs of train and 0 elsewhere; the confidence c is `1 + alpha` there and 1 elsewhere. The ridge of
+    a row is `l2` where `nu` is 0, and else grows with the weight of its cells; see `ridges`. In the terms of
+    "Revisiting the Performance of iALS" (Rendle et al. 2022) α0 is 1 / alpha and λ is l2 / (1 + alpha).
     """
 
     factors: int = 128
@@ -42,11 +48,13 @@ class ALS(Baseline):
     alpha: float = 2
     """How much more a pair that was seen counts than one that was not."""
     l2: float = 30
-    """Ridge penalty on every vector."""
+    """Ridge penalty on a vector; with `nu`, the mean over all users and items."""
     iterations: int = 15
     """Each solves for all users, then for all items."""
     steps: int = 3
     """Steps of conjugate gradients in each solve, from where the last one ended; 0 solves exactly."""
+    nu: float = 0
+    """How the penalty of a row grows with its pairs: 0 not at all, 1 as published for iALS."""
 
     seeded: ClassVar[bool] = True
 
@@ -54,6 +62,9 @@ class ALS(Baseline):
         check_whole("factors", self.factors)
         check_number("alpha", self.alpha, zero=True)
         check_number("l2", self.l2, zero=False)
+        check_number("nu", self.nu, zero=True)
+        if self.nu > _LARGEST_NU:
+            raise InputError(f"nu may be up to {_LARGEST_NU}, not {self.nu}.")
         check_whole("iterations", self.iterations)
         check_whole("steps", self.steps, least=0)
 
@@ -69,11 +80,26 @@ class ALS(Baseline):
         items = (_SPREAD * drawn).to(device)
         users = items.new_zeros(train.n_users, self.factors)
         by_user, by_item = (train.indptr, train.items), train.by_item
+        of_users, of_items = ridges(train, self.alpha, self.l2, self.nu)
         with solvable(self):
             for _ in range(self.iterations):
-                users = solved(*by_user, items, self.alpha, self.l2, self.steps, users)
-                items = solved(*by_item, users, self.alpha, self.l2, self.steps, items)
+                users = solved(*by_user, items, self.alpha, of_users, self.steps, users)
+                items = solved(*by_item, users, self.alpha, of_items, self.steps, items)
         return FactorModel(users.float()[None], items.float()[None], train, seeds=(seed,), info=self.description())
+
+
+def ridges(train: Interactions, alpha: float, l2: float, nu: float) -> tuple[Ridge, Ridge]:
+    """The penalty of every user and of every item, whose mean is `l2`.
+
+    That of a row with n pairs over m columns is proportional to `(n + m / alpha)^nu`, which is the power of the
+    weight of all its cells; a flat one is given as a single number.
+    """
+    if not nu:
+        return l2, l2
+    users = (alpha * train.activity + train.n_items) ** float(nu)
+    items = (alpha * train.popularity + train.n_users) ** float(nu)
+    scale = l2 * (train.n_users + train.n_items) / (users.sum() + items.sum())
+    return users * scale, items * scale
 
 
 def solved(
@@ -81,35 +107,40 @@ def solved(
     columns: np.ndarray,
     others: Tensor,
     alpha: float,
-    l2: float,
+    l2: Ridge,
     steps: int = 0,
     start: Tensor | None = None,
 ) -> Tensor:
     """[n_rows, d]: the best vector of every row of a CSR matrix, given the vectors of the columns.
 
     Each row solves `(YᵀY + alpha·Y_uᵀY_u + l2·I) x = (1 + alpha)·Σ Y_u`, where Y are all the columns' vectors
-    and Y_u those of the row; exactly, or by so many steps of conjugate gradients from `start`. An empty row
-    has the vector 0.
+    and Y_u those of the row; exactly, or by so many steps of conjugate gradients from `start`. `l2` is one number or
+    one per row. An empty row has the vector 0.
     """
     lengths = np.diff(indptr)
     order = np.argsort(-lengths, kind="stable")
     order = order[lengths[order] > 0]
     start = others.new_zeros(len(lengths), others.shape[1]) if start is None else start
-    with _a_part_a_core(others.device) as for_each:
-        shared = others.T @ others + l2 * torch.eye(len(others.T), dtype=others.dtype, device=others.device)
-        problem = _Problem(indptr, columns, others, shared, alpha, steps, start)
-        solve = problem.by_rows if steps and others.device.type == "cpu" else problem.by_tensors
+    least = float(np.min(l2))
+    more = np.broadcast_to(np.asarray(l2 - least), lengths.shape)
+    with _rows_by_threads(others.device) as for_each:
+        shared = others.T @ others + least * torch.eye(len(others.T), dtype=others.dtype, device=others.device)
+        step = _HalfStep(indptr, columns, others, shared, more, alpha, steps, start)
+        solve = step.by_rows if steps and others.device.type == "cpu" else step.by_tensors
         return solve(order, lengths, for_each)
 
 
 @dataclass(frozen=True, eq=False)
-class _Problem:
-    """What one half of an iteration solves, in either of two ways with the same outcome."""
+class _HalfStep:
+    """The normal equations of all users or of all items, solved in either of two ways with the same outcome."""
 
     indptr: np.ndarray
     columns: np.ndarray
     others: Tensor
     shared: Tensor
+    """[d, d]: YᵀY and the least ridge."""
+    more: np.ndarray
+    """[n_rows]: what the ridge of a row is above that."""
     alpha: float
     steps: int
     start: Tensor
@@ -120,10 +151,10 @@ class _Problem:
 
         others, shared, start = (side.contiguous().numpy() for side in (self.others, self.shared, self.start))
         found, alpha = torch.zeros_like(self.start), others.dtype.type(self.alpha)
-        result = found.numpy()
+        result, more = found.numpy(), self.more.astype(others.dtype)
 
         def solve(part: slice) -> None:
-            solve_rows(order[part], self.indptr, self.columns, others, shared, alpha, self.steps, start, result)
+            solve_rows(order[part], self.indptr, self.columns, others, shared, more, alpha, self.steps, start, result)
 
         # Besides its pairs, a row costs products with a matrix as wide as its vector.
         costs = lengths[order] + others.shape[1] // 2
@@ -143,7 +174,8 @@ class _Problem:
 
         def solve(rows: np.ndarray) -> None:
             here = torch.from_numpy(rows).to(others.device)
-            system = Systems(padded, self.indptr, self.columns, rows, self.shared, self.alpha, most)
+            more = torch.from_numpy(self.more[rows]).to(others)
+            system = Systems(padded, self.indptr, self.columns, rows, self.shared, more, self.alpha, most)
             if self.steps:
                 result[here] = conjugate_gradients(system, self.start[here], self.steps)
             else:
@@ -155,7 +187,7 @@ class _Problem:
 
 
 @contextmanager
-def _a_part_a_core(device: torch.device) -> Iterator[_ForEach]:
+def _rows_by_threads(device: torch.device) -> Iterator[_ForEach]:
     """Yields a `map` that gives each core its own rows.
 
     The operations are too small to be shared: cores that wait for each other in each of them are many times

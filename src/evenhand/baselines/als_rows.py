@@ -23,6 +23,7 @@ def solve_rows(
     columns: np.ndarray,
     others: np.ndarray,
     shared: np.ndarray,
+    more: np.ndarray,
     alpha: np.floating,
     steps: int,
     start: np.ndarray,
@@ -30,7 +31,7 @@ def solve_rows(
 ) -> None:
     """`result[row]` for each of `rows`: so many steps from `start[row]` towards the solution of
 
-    `(shared + alpha·Y_uᵀY_u) x = (1 + alpha)·Σ Y_u`, where Y_u are the `others` of the row's columns.
+    `(shared + more[row]·I + alpha·Y_uᵀY_u) x = (1 + alpha)·Σ Y_u`, Y_u being the `others` of the row's columns.
     """
     dim = others.shape[1]
     zero, one, tiny = others.dtype.type(0), others.dtype.type(1), np.finfo(others.dtype).tiny
@@ -39,6 +40,7 @@ def solve_rows(
         mine = columns[indptr[row] : indptr[row + 1]]
         x[:] = start[row]
         _multiply(shared, x, -one, rest)
+        _add_ridge(more[row], x, -one, rest)
         _add_seen(others, mine, x, -alpha, one + alpha, rest)
         size = zero
         for k in range(dim):
@@ -49,6 +51,7 @@ def solve_rows(
             if size < tiny:
                 break
             _multiply(shared, direction, one, ahead)
+            _add_ridge(more[row], direction, one, ahead)
             _add_seen(others, mine, direction, alpha, zero, ahead)
             slope = zero
             for k in range(dim):
@@ -94,6 +97,14 @@ def _multiply(shared: np.ndarray, x: np.ndarray, factor: np.floating, out: np.nd
         a = factor * x[j]
         for k in range(dim):
             out[k] += a * shared[j, k]
+
+
+@_compiled
+def _add_ridge(ridge: np.floating, x: np.ndarray, factor: np.floating, out: np.ndarray) -> None:
+    """`out += factor · ridge · x`"""
+    if ridge != 0:
+        for k in range(len(x)):
+            out[k] += factor * ridge * x[k]
 
 
 @_compiled

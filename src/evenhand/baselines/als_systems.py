@@ -19,10 +19,12 @@ class Systems:
         columns: np.ndarray,
         rows: np.ndarray,
         shared: Tensor,
+        more: Tensor,
         alpha: float,
         most: int,
     ) -> None:
         self.padded, self.shared, self.alpha, self.n_rows = padded, shared, alpha, len(rows)
+        self.more = more[:, None] if bool(more.any()) else None
         width = max(1, most // (len(rows) * padded.shape[1]))
         self.pieces = [
             torch.from_numpy(index).to(padded.device)
@@ -48,6 +50,8 @@ class Systems:
     def times(self, x: Tensor) -> Tensor:
         """The left-hand sides times x [n, d]."""
         product = x @ self.shared
+        if self.more is not None:
+            product += self.more * x
         for mine in self.vectors():
             # Row vectors on the left: several times faster than the same products with columns.
             product += self.alpha * (x.unsqueeze(1) @ mine.mT @ mine).squeeze(1)
@@ -55,6 +59,8 @@ class Systems:
 
     def solution(self) -> Tensor:
         left = self.shared.expand(self.n_rows, *self.shared.shape).clone()
+        if self.more is not None:
+            left.diagonal(dim1=1, dim2=2).add_(self.more)
         for mine in self.vectors():
             left.baddbmm_(mine.mT, mine, alpha=self.alpha)
         return torch.cholesky_solve(self.right.unsqueeze(2), torch.linalg.cholesky(left)).squeeze(2)

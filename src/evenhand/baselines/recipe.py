@@ -97,9 +97,7 @@ class Recipe(Baseline):
         chosen = search.blend()
         shares = tuple(share for _, share in chosen)
         final = Blend(tuple(lasting(one.method, one.epochs) for one, _ in chosen), shares)
-        tried = [
-            one.record(dict((id(part), share) for part, share in chosen).get(id(one), 0.0)) for one in search.tried
-        ]
+        tried = [one.record({id(part): share for part, share in chosen}.get(id(one), 0.0)) for one in search.tried]
         settled = {one.method.label: share for one, share in chosen}
         info = {**final.info(self.label, settled), "tried": tried, "aim": self.aim, "goal": self.goal}
         if again:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evenhand.baselines import ALS, EASE, Blend, ItemKNN, Popular
+from evenhand.baselines import ALS, EASE, GFCF, Blend, ItemKNN, Popular
 from evenhand.encoders import MF, LightGCN
 from evenhand.experiments.ranges import Choice, Range
 from evenhand.methods import parse_value
@@ -70,15 +70,27 @@ RANGES: Mapping[type, Space] = {
     AUCSoftmax: {**_SOFTMAX, "alpha": Range(0.5, 1), "beta": Range(1e-3, 1, log=True)},
     Popular: {},
     ItemKNN: {
-        "neighbours": Range(10, 500, log=True, integer=True),
-        "shrink": Range(1, 500, log=True),
+        "neighbours": Range(3, 1000, log=True, integer=True),
+        "shrink": Range(0, 50),
+        "norm": Choice(("cosine", "gram")),
+        "item_exponent": Range(0.2, 0.7),
+        "user_exponent": Range(0, 1.5),
+        "power": Range(0.5, 2),
+    },
+    GFCF: {
+        "factors": Range(16, 512, log=True, integer=True),
+        "alpha": Range(-1, 2),
+        "linear_exponent": Range(-0.2, 0.6),
+        "spectral_exponent": Range(-0.2, 0.6),
+        "eigen_power": Choice((0, 1, 2)),
     },
     EASE: {"l2": Range(10, 10_000, log=True)},
     Blend: {},
     ALS: {
-        "factors": Range(16, 256, log=True, integer=True),
-        "alpha": Range(0.5, 50, log=True),
-        "l2": Range(1, 300, log=True),
+        "factors": Range(16, 1024, log=True, integer=True),
+        "alpha": Range(0.5, 1000, log=True),
+        "l2": Range(1, 1000, log=True),
+        "nu": Range(0, 1),
     },
 }
 """What a search varies unless told otherwise."""
@@ -109,12 +121,6 @@ FIXED: Mapping[type, Mapping[str, str]] = {
     AUCSampler: {"probes": _COST, "ecdf": _COST},
     MACR: {"c": "validation chooses it for every seed", "matrix": _PUBLISHED},
     BCLoss: {"margin": _PUBLISHED, "in_batch": _PUBLISHED},
-    ItemKNN: {
-        "norm": _PUBLISHED,
-        "item_exponent": "a half is the cosine",
-        "user_exponent": "0 is the published method",
-        "power": "1 is the published method",
-    },
     **dict.fromkeys((Softmax, BSL, AUCSoftmax), _SOFTMAX_FIXED),
     PSL: {**_SOFTMAX_FIXED, "activation": _PUBLISHED},
     SLatK: {**_SOFTMAX_FIXED, "k": "it is the list that counts", "refresh": _COST},

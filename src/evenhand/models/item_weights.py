@@ -15,17 +15,13 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from evenhand.data.csr import gather_rows, slices_within
+from evenhand.data.csr import gather_rows
 from evenhand.data.interactions import Interactions
 from evenhand.metrics.lists import count
 from evenhand.models.base import Model
 from evenhand.models.id_lookup import list_table
 from evenhand.models.topk import Score, top_by
 from evenhand.utils.errors import InputError
-
-_CHUNK_TERMS = 2**22
-"""Weights summed up together: about 100 MB with their indices."""
-
 
 _MOST = 2**53
 """Up to here a float64 can count."""
@@ -106,15 +102,13 @@ class SparseTable(ItemTable):
     explained: ClassVar[str] = DenseTable.explained
 
     def scores(self, touched: Interactions, users: np.ndarray) -> Tensor:
-        n_items = touched.n_items
-        found = torch.zeros(len(users) * n_items)
-        position, item = gather_rows(touched.indptr, touched.items, users)
-        everything = np.arange(len(self.items))
-        for part in slices_within(np.diff(self.indptr)[item], _CHUNK_TERMS):
-            of, entry = gather_rows(self.indptr, everything, item[part])
-            cell = position[part][of] * n_items + self.items[entry]
-            found.scatter_add_(0, torch.from_numpy(cell), torch.from_numpy(self.weights[entry]))
-        return found.view(len(users), n_items)
+        from evenhand.models.compiled_rows import add_weights, by_threads
+
+        found = torch.zeros(len(users), touched.n_items)
+        rows = np.ascontiguousarray(users, dtype=np.int64)
+        arrays = rows, touched.indptr, touched.items, self.indptr, self.items, self.weights, found.numpy()
+        by_threads(lambda first, last: add_weights(*arrays, first, last), len(users))
+        return found
 
     def row(self, item: int) -> Tensor:
         mine = slice(self.indptr[item], self.indptr[item + 1])
@@ -170,9 +164,6 @@ class CountTable(ItemTable):
             and self.counts.dtype == torch.float64
             and bool(((self.counts >= 0) & (self.counts <= _MOST)).all())
         )
-
-
-TABLES: Mapping[str, type[ItemTable]] = {table.kind: table for table in (DenseTable, SparseTable, CountTable)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
@@ -165,7 +163,7 @@ def _compiled(n_scores: int, k: int) -> Any:
 def _kernel() -> Any:
     """None where numba does not work, which training says aloud."""
     try:
-        from evenhand.models.select_topk import select
+        from evenhand.models.compiled_rows import select
 
         nothing = np.empty(0, dtype=np.int32)
         one = np.zeros((1, 1), dtype=np.float32)
@@ -192,21 +190,16 @@ def _select(
     allowed = np.empty(0, dtype=bool) if only is None else only.cpu().numpy()
     rows = scores.detach().contiguous().numpy()
     whose = np.ascontiguousarray(users, dtype=np.int64)
-    cuts = np.linspace(0, len(users), 1 + _threads(scores.numel())).astype(int).tolist()
 
-    def work(span: tuple[int, int]) -> None:
-        kernel(rows, whose, indptr, own, allowed, found, values, *span)
+    def work(first: int, last: int) -> None:
+        kernel(rows, whose, indptr, own, allowed, found, values, first, last)
 
-    spans = list(pairwise(cuts))
-    if len(spans) == 1:
-        work(spans[0])
+    if scores.numel() < _WORTH_SHARING:
+        work(0, len(users))
         return
-    with ThreadPoolExecutor(len(spans)) as pool:
-        list(pool.map(work, spans))
+    from evenhand.models.compiled_rows import by_threads
 
-
-def _threads(n_scores: int) -> int:
-    return torch.get_num_threads() if n_scores >= _WORTH_SHARING else 1
+    by_threads(work, len(users))
 
 
 def _top_masked(

@@ -1,18 +1,78 @@
-"""The k best of each row of scores, compiled: two plain passes over the row and a handful of insertions.
+"""Compiled loops over the rows of a chunk of users: sums of item weights, steps along a graph, the k best scores.
 
-Loaded by `topk` where it pays; the choice is that of `topk` in torch, ties included.
+Loaded where it pays. No function holds a lock while it runs, so threads can take some of the rows each; what comes
+out of a row depends on that row alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import torch
 
 from evenhand.utils.compiled import compiled
 
 _BLOCK = 64
 """Scores that are looked at together; loops of just this length become a few wide instructions."""
+
+
+def by_threads(work: Callable[[int, int], None], n_rows: int) -> None:
+    """`work(first, last)` over all rows, shared out among as many threads as torch has."""
+    cuts = np.linspace(0, n_rows, 1 + max(1, min(torch.get_num_threads(), n_rows))).astype(int).tolist()
+    if len(cuts) == 2:
+        work(0, n_rows)
+        return
+    with ThreadPoolExecutor(len(cuts) - 1) as pool:
+        list(pool.map(lambda span: work(*span), pairwise(cuts)))
+
+
+@compiled()
+def add_weights(
+    users: Any, starts: Any, seen: Any, indptr: Any, items: Any, weights: Any, out: Any, first: Any, last: Any
+) -> None:
+    """Add to the rows first…last-1 of `out` [n, n_items] the CSR rows (indptr, items, weights) of what users have."""
+    for row in range(first, last):
+        mine = out[row]
+        for place in range(starts[users[row]], starts[users[row] + 1]):
+            for entry in range(indptr[seen[place]], indptr[seen[place] + 1]):
+                mine[items[entry]] += weights[entry]
+
+
+@compiled()
+def propagate(
+    users: Any, starts: Any, seen: Any, item_start: Any, neighbours: Any, user_start: Any, items: Any,
+    before: Any, between: Any, after: Any, out: Any, first: Any, last: Any,
+) -> None:  # fmt: skip
+    """Add to the rows first…last-1 of `out` [n, n_items] two steps along a graph of users and items.
+
+    From what a user has, scaled by `before` [n_items], to all users of these items, scaled by `between`, and on to
+    their items, scaled by `after`. Sparse on both steps, so that the work is that of the paths there are.
+    """
+    amount = np.zeros(len(user_start) - 1, dtype=out.dtype)
+    reached = np.empty(len(amount), dtype=np.int32)
+    for row in range(first, last):
+        n = 0
+        for place in range(starts[users[row]], starts[users[row] + 1]):
+            item = seen[place]
+            for entry in range(item_start[item], item_start[item + 1]):
+                other = neighbours[entry]
+                if amount[other] == 0:
+                    reached[n] = other
+                    n += 1
+                amount[other] += before[item]
+        mine = out[row]
+        for place in range(n):
+            other = reached[place]
+            passed = amount[other] * between[other]
+            amount[other] = 0
+            for entry in range(user_start[other], user_start[other + 1]):
+                mine[items[entry]] += passed
+        for item in range(len(mine)):
+            mine[item] *= after[item]
 
 
 @compiled(error_model="numpy")
@@ -49,7 +109,10 @@ def select(
 
 @compiled(error_model="numpy")
 def _lower_bound(scores: Any, row: Any, lanes: Any, k: Any) -> Any:
-    """A score that at least k items reach: the k-th highest among the maxima of every so-manieth item."""
+    """A score that at least k items reach.
+
+    Every item belongs to one of `lanes` by its index modulo their number; the k-th highest of the lanes' maxima.
+    """
     n, width = scores.shape[1], len(lanes)
     lanes[:] = -np.inf
     bound = lanes[0]  # of the type of the scores, so that comparing with it stays cheap
