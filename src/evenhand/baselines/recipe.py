@@ -250,7 +250,11 @@ def candidates(pairs: Interactions, aim: Aim, device: torch.device) -> dict[str,
         ItemKNN(neighbours=n, shrink=0, norm=norm)
         for n, norm in (((7, "gram"), (20, "cosine"), (20, "gram")) if even else ((100, "gram"), (20, "cosine")))
     ]
-    filters = [(256, 0.3), (64, 1.0), (512, 0.1)] if not even else [(512, 0.1), (64, 0.1)]
+    filters = (
+        [GFCF(), GFCF(256, 0.3, 0, 0.5), GFCF(64, 1.0, 0, 0.5), GFCF(512, 0.1, 0, 0.5)]
+        if not even
+        else [GFCF(256, 0.1, 0, 0), GFCF(512, 0.1, 0, 0.5)]
+    )
     ridges = [300, 100, 1000]
     ease = [
         EASE(l2=l2, balance=balance, lift=lift)
@@ -267,7 +271,7 @@ def candidates(pairs: Interactions, aim: Aim, device: torch.device) -> dict[str,
     return {
         "popular": [Popular(log=True)],
         "itemknn": list(knn),
-        "gfcf": [GFCF(factors=k, alpha=alpha) for k, alpha in filters],
+        "gfcf": list(filters),
         "ease": list(ease),
         "softmax": [softmax(temperature, MF(dim=width)) for temperature in (0.1, 0.2, 0.14, 0.07)],
         **({"lightgcn": [softmax(t, LightGCN(dim=width, layers=1)) for t in (0.1, 0.2)]} if on_gpu else {}),
