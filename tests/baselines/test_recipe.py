@@ -70,14 +70,14 @@ def test_it_never_ends_below_its_best_part(parts: tuple[Interactions, Interactio
     rest, held = parts
     model, _ = Recipe(budget=3).settle(rest, held, 0, CPU)
     best = max(one["ndcg"] for one in model.info["tried"])
-    found = eh.evaluate(model.recommend(k=20), eh.given_split(rest, held), k=(20,)).at(20)
+    found = eh.evaluate(model.recommend(k=20), eh.given_split(rest, held), k=(20,)).at(20).metrics
     assert found["ndcg"].mean >= best - 1e-6
 
 
 def test_what_is_finished_is_not_fitted_again(
     timed: tuple[Clock, list[str]], parts: tuple[Interactions, Interactions], tmp_path: Path
 ) -> None:
-    clock, fitted = timed
+    _, fitted = timed
     one = Recipe(budget=200)
     first, _ = one.settle(*parts, 0, CPU, folder=tmp_path / "kept")
     done = list(fitted)

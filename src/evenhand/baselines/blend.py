@@ -124,7 +124,9 @@ class Blend(Baseline):
         if again:
             return final._with_shares(counting, train, seed, device, on_step), final
         info = final.info(self.label, dict(zip(self.names, shares, strict=True)))
-        return BlendModel(tuple(fitted[n][0] for n in kept), counting, train, seeds=(seed,), info=info), final
+        return BlendModel(
+            tuple(fitted[n][0] for n in kept), counting, train, seeds=(seed,), info=info, fitted_to=train
+        ), final
 
     def _with_shares(
         self, shares: Sequence[float], train: Interactions, seed: int, device: torch.device, on_step: OnEpoch | None
@@ -135,7 +137,7 @@ class Blend(Baseline):
             if on_step:
                 on_step(done + 1, len(self.parts), {})
         info = self.info(self.label, dict(zip(self.names, shares, strict=True)))
-        return BlendModel(tuple(models), tuple(shares), train, seeds=(seed,), info=info)
+        return BlendModel(tuple(models), tuple(shares), train, seeds=(seed,), info=info, fitted_to=train)
 
     def info(self, label: str, settled: dict[str, float]) -> dict[str, Any]:
         """What the model says of itself: the parts with their shares, under the name that was asked for."""

@@ -28,8 +28,8 @@ _CHUNK_CELLS = 2**25
 _STEPS = (0.2, 0.1, 0.05)
 """How far a weight moves at once, relative to the sum of all of them: coarse steps first."""
 _ROUNDS = 40
-_TOO_MUCH = 1.0
-"""NDCG that exposure beyond the limit costs, per unit of the ratio."""
+_TIE = 1e-3
+"""What NDCG counts for among lists that are all beyond the limit on exposure."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,14 +64,15 @@ class Shortlists:
         return Shortlists(scores, wanted, absent, torch.from_numpy(head)[items], ideal, demand)
 
     def value(self, total: Tensor, limit: float | None = None) -> float:
-        """NDCG@20 of lists by these scores [users, candidates], less what exposure beyond `limit` costs."""
+        """NDCG@20 of lists by these scores [users, candidates]; below 0 where exposure is beyond the limit."""
         length = min(K, total.shape[1])
         top = total.masked_fill(self.absent, -torch.inf).topk(length, dim=1).indices
         hits = self.wanted.gather(1, top)
         ndcg = float(((hits * _discounts(length)).sum(1) / self.ideal).mean())
         if limit is None:
             return ndcg
-        return ndcg - _TOO_MUCH * max(0.0, self._ratio(top) - limit)
+        beyond = self._ratio(top) - limit
+        return ndcg if beyond <= 0 else _TIE * (ndcg - 1) - beyond
 
     def ratio(self, weights: Sequence[float]) -> float:
         """The share of slots of the most popular tenth over its share of the pairs."""
@@ -89,7 +90,7 @@ def found_weights(
     """Weights and their NDCG@20, never below that of the best single part.
 
     From the best part on, the move of one weight that gains most is made, until none gains; then with smaller steps.
-    Weights are not negative, except where `signed` allows it. With a `limit` on exposure it counts like accuracy.
+    Weights are not negative, except where `signed` allows it. A `limit` on exposure comes before accuracy.
     """
     singles = [lists.value(one, limit) for one in lists.scores]
     allowed = [value if not may else -np.inf for value, may in zip(singles, signed, strict=True)]

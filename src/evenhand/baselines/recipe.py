@@ -103,7 +103,7 @@ class Recipe(Baseline):
         if again:
             return final.settle(train, None, seed, device, on_step)[0].having(info=info), final
         models = tuple(search.workshop.model(one, rest) for one, _ in chosen)
-        return BlendModel(models, shares, train, seeds=(seed,), info=info), final
+        return BlendModel(models, shares, train, seeds=(seed,), info=info, fitted_to=train), final
 
     def explain(self, conditions: Any) -> str:
         seconds = self.budget or BUDGET[conditions.device.type]

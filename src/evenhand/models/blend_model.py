@@ -80,6 +80,8 @@ class BlendModel(Model):
     history: tuple[Mapping[str, Any], ...] = ()
     best: int = 0
     scale: Scale = "best"
+    fitted_to: Interactions | None = None
+    """The pairs that the parts were fitted to, where `known` has more: what a user had then sets the scale."""
 
     kind: ClassVar[str] = "blend"
     likeness: ClassVar[str] = "score"
@@ -102,7 +104,7 @@ class BlendModel(Model):
     @property
     def touched(self) -> Interactions:
         """The pairs that the scores of the parts are made of."""
-        return next((part.touched for part in self.parts if isinstance(part, ItemWeightModel)), self.known)
+        return self.known if self.fitted_to is None else self.fitted_to
 
     def scorer(self, replica: int) -> Score:
         scorers = [part.scorer(part.best) for part in self.parts]
@@ -110,7 +112,7 @@ class BlendModel(Model):
         def score(users: np.ndarray) -> Tensor:
             total: Tensor | None = None
             for one, weight in zip(scorers, self.weights, strict=True):
-                own = weight * scaled(one(users), self.known, users, self.scale)
+                own = weight * scaled(one(users), self.touched, users, self.scale)
                 total = own if total is None else total + own.to(total.device)
             assert total is not None
             return total
@@ -138,6 +140,7 @@ class BlendModel(Model):
             self,
             parts=tuple(part.with_users(history) for part in self.parts),
             known=history,
+            fitted_to=None,
             info={**self.info, "folded_in": history.n_users},
             metrics={},
         )

@@ -47,8 +47,7 @@ FILES = (*CONTENT, "README.md", "config.json")
 def write_model(model: Model, folder: str | Path, *, force: bool = False) -> None:
     """Write the folder, whole or not at all; one that exists is only replaced with `force`."""
     with atomic_folder(folder, FILES, force=force) as place:
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.tensors().items()}
-        write_tensors(place / "model.safetensors", tensors)
+        write_tensors(place / "model.safetensors", _separate(model.tensors()))
         write_arrow(place / "users.arrow", {"id": model.known.user_ids})
         write_arrow(place / "items.arrow", {"id": model.known.item_ids})
         write_arrow(place / "known.arrow", _pairs(model))
@@ -64,6 +63,17 @@ def write_model(model: Model, folder: str | Path, *, force: bool = False) -> Non
             "checksums": {name: sha256(place / name) for name in CONTENT},
         }
         write_json(place / "config.json", config)
+
+
+def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """On the CPU, each in memory of its own: parts of a blend may share what they are made of."""
+    found: dict[str, Tensor] = {}
+    used: set[int] = set()
+    for name, tensor in tensors.items():
+        plain = tensor.detach().cpu().contiguous()
+        found[name] = plain.clone() if plain.data_ptr() in used else plain
+        used.add(plain.data_ptr())
+    return found
 
 
 def read_model(folder: str | Path, *, verify: bool = True) -> Model:
@@ -101,7 +111,13 @@ def _assembled(folder: Path, config: _Config) -> Model:
         return _part(config.kind, tensors, pairs, common)
     parts = tuple(_part(kind, own, pairs, {"known": known, "seeds": config.seeds}) for kind, own in parts_of(tensors))
     scale: Scale = next(scale for scale, name in WEIGHTS.items() if name in tensors)
-    return BlendModel(parts, tuple(tensors[WEIGHTS[scale]].tolist()), scale=scale, **common)
+    return BlendModel(
+        parts,
+        tuple(tensors[WEIGHTS[scale]].tolist()),
+        scale=scale,
+        fitted_to=known.take(pairs["touched"].to_numpy()),
+        **common,
+    )
 
 
 def _part(kind: str, tensors: Mapping[str, Tensor], pairs: pa.Table, common: Mapping[str, Any]) -> Part:
