@@ -38,7 +38,7 @@ def on_validation(fitted: Fit, split: Split) -> list[float | None]:
     """NDCG@10 of all validation users, whoever was looked at while training."""
     assert split.validation is not None
     hot = HotRule.parse("honest").mask(split)
-    scored = Evaluator(split.validation, split.train, hot, (STOPPING_K,)).judged(fitted.scorers)
+    scored = Evaluator(split.validation, split.train, hot, (STOPPING_K,)).evaluate(fitted.scorers)
     return short([one[STOPPING_K].mean("ndcg") for one in scored])
 
 

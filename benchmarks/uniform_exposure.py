@@ -51,7 +51,7 @@ def evaluated(world: Simulation, fitted: Fit) -> dict[str, float]:
         ("biased", split.test, split.consumed),
         ("uniform", world.uniform_test, world.log),
     ):
-        scored = Evaluator(test, known, hot, KS).judged([score])[0]
+        scored = Evaluator(test, known, hot, KS).evaluate([score])[0]
         for measure in MEASURES:
             name, _, k = measure.partition("@")
             found[f"{which} {measure}"] = scored[int(k)].mean(name)

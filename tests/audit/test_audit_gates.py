@@ -161,3 +161,33 @@ def test_a_baseline_of_other_things_says_so() -> None:
     apart = against(TWO, audit(else_={"ndcg": 0.4}))
     assert "The baseline has other systems (else_); nothing can be compared." in apart.notes
     assert apart.changes == ()
+
+
+def test_what_a_re_ranking_was_asked_for_is_not_held_against_it() -> None:
+    """More of the long tail: more lists hold a cold item, so that the paper's OCR rises; exposure leaves the hits."""
+    near = 0.001
+    before = audit(
+        mine={
+            m: (v, v - near, v + near)
+            for m, v in {
+                "aplt": 0.02,
+                "ocr": 0.06,
+                "ocr_pooled": 0.6,
+                "exposure_gap": 0.4,
+                "ndcg": 0.4,
+                "gini": 0.9,
+            }.items()
+        }
+    )
+    asked = {"aplt": 0.2, "ocr": 0.5, "ocr_pooled": 0.55, "exposure_gap": 0.45, "ndcg": 0.39, "gini": 0.95}
+    after = audit(mine={m: (v, v - near, v + near) for m, v in asked.items()})
+    worse = {change.metric: change.worse for change in against(after, before).changes}
+    assert worse == {"aplt": False, "ocr": None, "ocr_pooled": False, "exposure_gap": None, "ndcg": True, "gini": True}
+    # The other way about, towards hits, the same changes are for the worse.
+    back = {change.metric: change.worse for change in against(before, replace(after)).changes}
+    assert back["aplt"] is True
+    towards_hits = audit(
+        mine={"aplt": (0.01, 0.009, 0.011), "exposure_gap": (0.5, 0.49, 0.51), "ocr": (0.09, 0.08, 0.1)}
+    )
+    worse = {change.metric: change.worse for change in against(towards_hits, before).changes}
+    assert worse == {"aplt": True, "exposure_gap": True, "ocr": True}

@@ -552,6 +552,14 @@ def test_a_rate_without_a_denominator_gets_no_star() -> None:
     ]
 
 
+def test_a_rate_that_few_users_have_gets_no_star() -> None:
+    """Who shows a cold item to one user in five hundred, and a wrong one, has an OCR of .002."""
+    rare = row("a", 0.002)
+    rare = replace(rare, metrics={**rare.metrics, "ocr_defined": summarise([1.0])})
+    lines, _ = drawn([rare, row("b", 0.1), row("c", 0.3)], 200)
+    assert [line.split()[-3] for line in lines[2:4]] == [".0020", ".1000*"]
+
+
 def test_labels_that_look_like_markup_are_printed_as_they_are() -> None:
     lines, _ = drawn([row("[bold]x[/bold]", 0.1)], 200)
     assert lines[2].startswith("[bold]x[/bold]  ")

@@ -417,9 +417,49 @@ def test_description_of_a_split_counts_its_parts_and_sees_the_whole() -> None:
 
 def test_every_dataset_says_what_it_is_and_how_to_get_it(cache: Path) -> None:
     listed = {info.name: info for info in list_datasets()}
-    assert list(listed) == ["demo", "ml-100k", "ml-1m", "yahoo-r3", "coat", "gowalla", "yelp2018"]
+    known = ["demo", "ml-100k", "ml-1m", "yahoo-r3", "coat", "gowalla", "yelp2018", "amazon-electronic"]
+    shifted = [f"amazon-electronic-{kind}-shift" for kind in ("popularity", "temporal")]
+    assert list(listed) == [*known, *shifted, "amazon-beauty"]
     assert all(info.found is None for info in listed.values())
     for info in listed.values():
         assert info.name == "demo" or str(cache / info.name) in info.how_to_get
     assert "no redistribution" in listed["ml-1m"].licence
     assert named.DATASETS["ml-100k"].md5 == "0e33842e24a9c977be4e0107933c0723"
+
+
+SIZES = {
+    "gowalla": (810_128, 217_242),
+    "amazon-electronic": (182_398, 52_123),
+    "amazon-electronic-popularity-shift": (187_616, 46_905),
+    "amazon-electronic-temporal-shift": (140_712, 24_668),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_published_splits_as_they_are(shared_data, name) -> None:
+    split = load_split(name, shared_data, validation=0.0)
+    assert (len(split.train), len(split.test)) == SIZES[name]
+    assert split.description == "given train and test parts"
+    assert split.notes[-1] == f"The test part of {name} is 'given'; test_part= (--test-part) chooses random."
+    assert "chooses" not in " ".join(load_split(name, shared_data, validation=0.0, test_part="given").notes)
+
+
+def test_the_published_popularity_shift_is_drawn_as_ours_is(shared_data) -> None:
+    """Test items of the published split look like those of our own rule on the same log."""
+    published = load_split("amazon-electronic-popularity-shift", shared_data, validation=0.0)
+    log = published.train.union(published.test)
+    ours = log.split(test=0.2, validation=0, how="popularity-shift")
+    assert abs(len(ours.test) - len(published.test)) <= 1  # they round the rest down
+    for theirs, mine in ((published.test, ours.test), (published.train, ours.train)):
+        assert mine.popularity.var() == pytest.approx(theirs.popularity.var(), rel=0.03)
+    assert np.corrcoef(published.test.popularity, log.popularity)[0, 1] == pytest.approx(
+        np.corrcoef(ours.test.popularity, log.popularity)[0, 1], abs=0.03
+    )
+
+
+def test_amazon_beauty_is_one_log_with_times(shared_data) -> None:
+    data = load_dataset("amazon-beauty", shared_data)
+    assert len(data) <= 198_215
+    split = data.split(how="time")
+    assert split.train.timestamps.max() < split.validation.timestamps.min()
+    assert split.validation.timestamps.max() < split.test.timestamps.min()

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.data.interactions import Interactions
+from evenhand.data.popularity import gini
 from evenhand.metrics import (
     Comparison,
     Interval,
@@ -21,6 +22,7 @@ from evenhand.metrics import (
     statistics,
     summarise,
 )
+from evenhand.metrics.statistics import LEAST_USERS
 from evenhand.metrics.student_t import incomplete_beta, t_cdf, t_quantile, t_two_sided
 from evenhand.utils.errors import InputError
 
@@ -237,6 +239,14 @@ def test_a_verdict_says_what_it_rests_on() -> None:
     assert Comparison(None, None, 1, 1).rests_on == "no test"
 
 
+def test_few_users_give_no_verdict() -> None:
+    """A bootstrap over three users calls noise a difference about one time in ten."""
+    few = Comparison(ABOVE, ABOVE, n_seeds=3, n_users=LEAST_USERS - 1)
+    assert not few.beyond_uncertainty
+    assert few.rests_on == "a paired t test over 3 seeds and a bootstrap over 19 users, too few to tell"
+    assert Comparison(ABOVE, ABOVE, n_seeds=3, n_users=LEAST_USERS).beyond_uncertainty
+
+
 def metrics_of(seed: int, skill: float, n_users: int = 400) -> UserMetrics:
     """Lists of five over forty items in which each slot is a test item with probability `skill`."""
     rng = np.random.default_rng(seed)
@@ -244,6 +254,57 @@ def metrics_of(seed: int, skill: float, n_users: int = 400) -> UserMetrics:
     wanted = rng.random((n_users, 5)) < skill
     top = np.where(wanted, np.arange(5), np.arange(20, 25)) + 5 * rng.integers(0, 4, (n_users, 1))
     return score_lists(top, np.arange(n_users), truth, np.arange(40) % 2 == 0, [5])[5]
+
+
+def test_a_bootstrap_of_a_formula_is_that_of_the_ratio_it_states() -> None:
+    a, b = [metrics_of(seed, 0.5) for seed in range(2)], [metrics_of(10 + seed, 0.3) for seed in range(2)]
+    sides = [
+        np.mean([getattr(run.rates["ohr"], end) for run in runs], axis=0)
+        for runs in (a, b)
+        for end in ("numerators", "denominators")
+    ]
+    assert compare_metric(a, b, "ohr_pooled").users == bootstrap_ratios_over_users(*sides)
+
+
+def spread_of(seed: int, power: float) -> UserMetrics:
+    """Lists of five of forty items, the first ones the more often the larger the power."""
+    rng = np.random.default_rng(seed)
+    known = Interactions.from_pairs(*np.nonzero(rng.random((300, 40)) < 1 / np.arange(2, 42)), n_users=300, n_items=40)
+    truth = Interactions.from_pairs(np.repeat(np.arange(300), 2), rng.integers(0, 40, 600), n_users=300, n_items=40)
+    keys = rng.random((300, 40)) ** (np.arange(1, 41) ** power)
+    return score_lists(np.argsort(-keys, axis=1)[:, :5], np.arange(300), truth, np.arange(40) < 6, [5], known)[5]
+
+
+@pytest.mark.parametrize(
+    ("name", "sign"), [("gini", 1), ("entropy", -1), ("items_for_half", -1), ("top_tenth_share", 1), ("arp", 1)]
+)
+def test_two_methods_are_compared_on_exposure(name: str, sign: int) -> None:
+    narrow, wide = [spread_of(0, 0.8), spread_of(1, 0.8)], [spread_of(0, 0.2), spread_of(1, 0.2)]
+    found = compare_metric(narrow, wide, name)
+    assert found.users is not None
+    assert found.beyond_uncertainty
+    assert found.users.difference * sign > 0
+    assert found.users.difference == pytest.approx(mean_of(narrow, name) - mean_of(wide, name), rel=1e-3)
+    assert compare_metric(narrow, narrow, name).p == 1.0
+
+
+def mean_of(runs: list[UserMetrics], name: str) -> float:
+    return float(np.mean([run.mean(name) for run in runs]))
+
+
+def test_an_influence_gives_the_spread_of_drawing_users_again() -> None:
+    """Gini over resampled users, by brute force, against the interval from slopes."""
+    a, b = spread_of(0, 0.8), spread_of(0, 0.2)
+    rng = np.random.default_rng(3)
+
+    def gap(users: np.ndarray) -> float:
+        shown = [np.bincount(run.slots.top[users].ravel(), minlength=40) for run in (a, b)]  # type: ignore[union-attr]
+        return gini(shown[0]) - gini(shown[1])
+
+    drawn = [gap(rng.integers(0, 300, 300)) for _ in range(400)]
+    found = compare_metric([a], [b], "gini").users
+    assert found is not None
+    assert (found.high - found.low) / 2 / 1.97 == pytest.approx(np.std(drawn), rel=0.15)
 
 
 @pytest.mark.parametrize(("name", "sign"), [("precision", 1), ("ohr", -1), ("ohr_defined", -1), ("ohr_pooled", -1)])

@@ -14,6 +14,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.metrics.catalogue import METRICS
+from evenhand.metrics.users import UserMetrics
 from evenhand.paper.results import Comparison, Results, Run
 from evenhand.paper.user_values import load
 
@@ -243,3 +244,15 @@ def test_seeds_are_paired_with_what_has_one_value() -> None:
     one, many, fewer = ["e"], [*"abcde"], [*"xyz"]
     assert contest_compare.paired(one, many) == (["e"] * 5, many)  # type: ignore[arg-type, comparison-overlap]
     assert contest_compare.paired(many, fewer) == ([*"abc"], fewer)  # type: ignore[arg-type, comparison-overlap]
+
+
+def users_of(values: dict[int, float]) -> dict[int, list[UserMetrics]]:
+    """One seed at k 5, with this precision of each user."""
+    array = np.array(list(values.values()))
+    return {5: [UserMetrics(5, np.array(list(values)), {"precision": array}, {})]}
+
+
+def test_over_several_splits_a_user_counts_once_with_the_mean() -> None:
+    """User 2 is missing on one split and left out; the others have the mean of all three."""
+    splits = [users_of({1: 0.0, 2: 1.0, 3: 0.2}), users_of({1: 0.3, 3: 0.4}), users_of({1: 0.6, 2: 0.5, 3: 0.6})]
+    assert contest_compare._over_splits(splits, "precision", 5) == pytest.approx([0.3, 0.4])

@@ -177,7 +177,7 @@ def test_a_sample_of_users_is_judged_like_the_whole() -> None:
     assert np.array_equal(some.users, np.sort(some.users))
     per_user = dict(zip(whole.users, whole(vectors)[0][10].per_user("ndcg"), strict=True))
     assert some(vectors)[0][10].per_user("ndcg").tolist() == [per_user[u] for u in some.users]
-    assert some.notes == (f"Each epoch was judged on a sample of 7 of {len(whole.users)} users; test on all.",)
+    assert some.notes == (f"Each epoch was evaluated on a sample of 7 of {len(whole.users)} users; test on all.",)
     assert replace(whole, sample=1000).notes == whole.notes == ()
     assert np.array_equal(replace(whole, sample=1000).users, whole.users)
 
@@ -185,7 +185,7 @@ def test_a_sample_of_users_is_judged_like_the_whole() -> None:
 def test_a_run_stops_on_the_sample_and_tests_on_all() -> None:
     parts = split()
     fitted = train(parts, MF(dim=4), UniformSampler(), 2, Settings(epochs=2, eval_users=5))
-    assert fitted.notes[-1].startswith("Each epoch was judged on a sample of 5 of ")
+    assert fitted.notes[-1].startswith("Each epoch was evaluated on a sample of 5 of ")
     test_users = int((parts.test.activity > 0).sum())
     assert len(fitted.results[10][0].users.users) == test_users
     assert fitted.model.info["settings"]["eval_users"] == 5
@@ -263,7 +263,7 @@ def test_explain_on_the_command_line() -> None:
     )
     assert "rns: engine numba; dense updates" in ended.err
     assert ended.document["configuration"]["settings"]["eval_users"] == 50
-    assert any("judged on a sample of 50 of" in note for note in ended.document["notes"])
+    assert any("evaluated on a sample of 50 of" in note for note in ended.document["notes"])
 
 
 @pytest.mark.parametrize(
@@ -285,9 +285,9 @@ def test_wrong_options_are_told_in_one_line(arguments: tuple[object, ...], messa
 def test_above_a_stated_number_a_sample_is_judged_unless_told_otherwise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from evenhand.training import run
+    from evenhand.training import early_stopping
 
-    monkeypatch.setattr(run, "JUDGED_UP_TO", 7)
+    monkeypatch.setattr(early_stopping, "EVALUATED_UP_TO", 7)
     sampled = train(split(), MF(dim=4), UniformSampler(), 1, Settings(epochs=1))
     assert any("7 of" in note for note in sampled.notes)
     whole = train(split(), MF(dim=4), UniformSampler(), 1, Settings(epochs=1, eval_users=10_000))

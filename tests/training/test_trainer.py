@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import evenhand as eh
 from evenhand.data.interactions import Interactions
 from evenhand.data.simulate import simulate_log
 from evenhand.data.splits import Split
@@ -667,3 +668,14 @@ def test_a_refit_trains_for_the_mean_of_the_best_epochs() -> None:
     parts, settings = random_split(), Settings(epochs=6, patience=None)
     fitted = replace(train(parts, MF(dim=4), UniformSampler(), 3, settings), epochs=(1, 2, 6))
     assert len(refitted(fitted, parts, MF(dim=4), UniformSampler(), settings).history) == 3
+
+
+def test_fit_calls_a_function_after_each_epoch() -> None:
+    seen: list[tuple[int, int, float]] = []
+    settings = Settings(epochs=2)
+    eh.fit(
+        random_split(), "rns", seeds=1, settings=settings, k=5,
+        progress=lambda done, most, record: seen.append((done, most, record["loss"][0])),
+    )  # fmt: skip
+    assert [one[:2] for one in seen] == [(1, 2), (2, 2)]
+    assert all(0 < loss < 1 for *_, loss in seen)

@@ -96,6 +96,16 @@ def test_nested_work_is_one_line_from_the_outside_in(
     assert capsys.readouterr().err.splitlines()[-1].endswith("blend (2 of 3) …")
 
 
+def test_work_within_silent_work_is_silent(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(progress, "LINE_EVERY", 0.0)
+    with task("blend", show=False), progress.subtask("lightgcn") as on_epoch:
+        on_epoch(1, 2, {})
+    assert capsys.readouterr().err == ""
+    with task("blend"), progress.subtask("lightgcn") as on_epoch:
+        on_epoch(1, 2, {})
+    assert capsys.readouterr().err.splitlines()[-1].endswith("blend … > lightgcn: 1 of 2, at most 0:00 left")
+
+
 def test_quiet_is_one_switch_for_all(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(progress, "LINE_EVERY", 0.0)
     progress.quiet()

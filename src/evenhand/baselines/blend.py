@@ -29,7 +29,7 @@ from evenhand.samplers import AUCSampler
 from evenhand.training.method import Method
 from evenhand.training.trained import Trained
 from evenhand.utils.errors import InputError
-from evenhand.utils.progress import OnEpoch
+from evenhand.utils.progress import OnEpoch, subtask
 
 HELD_OUT = 0.1
 """Share of the pairs on which weights are found where there is no validation part."""
@@ -150,15 +150,11 @@ def fit_part(
     """The model of one part, and the epochs that were best where it is trained."""
     nothing = pairs.take(np.zeros(len(pairs), dtype=bool))
     split = Split(pairs, held if part.side_by_side else None, nothing, "a part of a blend", ())
-    fit = part.fit(split, seeds=(seed,), k=1, device=device)
+    with subtask(part.label) as on_epoch:
+        fit = part.fit(split, seeds=(seed,), k=1, device=device, on_epoch=on_epoch)
     return cast("Part", fit.model), fit.epochs
 
 
 def lasting(part: Method, epochs: Sequence[int]) -> Method:
     """The part for as many epochs as were best, where there is nothing left to stop on."""
     return part.having({"epochs": max(1, round(float(np.mean(epochs)))), "seconds": None}) if epochs else part
-
-
-def model_size(model: Model) -> int:
-    """Bytes of what a model consists of."""
-    return sum(tensor.numel() * tensor.element_size() for tensor in model.tensors().values())

@@ -81,7 +81,9 @@ class Shortlists:
         return self._ratio(total.masked_fill(self.absent, -torch.inf).topk(length, dim=1).indices)
 
     def _ratio(self, top: Tensor) -> float:
-        return float(self.head.gather(1, top).double().mean()) / max(self.demand, 1e-9)
+        real = ~self.absent.gather(1, top)
+        share = float((self.head.gather(1, top) & real).sum()) / max(1, int(real.sum()))
+        return share / max(self.demand, 1e-9)
 
 
 def found_weights(

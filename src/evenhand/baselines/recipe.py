@@ -219,7 +219,7 @@ class Search:
             self.families[family].clear()
             return
         seconds = clock() - began
-        value = self.evaluator.judged([fitted.scorer(fitted.best)])[0][self.k].mean("ndcg")
+        value = self.evaluator.evaluate([fitted.scorer(fitted.best)])[0][self.k].mean("ndcg")
         one = Tried(family, method, fitted, value, seconds, epochs)
         self.workshop.keep(one)
         self.tried.append(one)

@@ -12,8 +12,8 @@ from evenhand.models.base import Model
 from evenhand.objectives import Objective
 from evenhand.training.early_stopping import STOPPING_K
 from evenhand.training.method import Conditions, Method
-from evenhand.training.settings import JUDGED_UP_TO, ProtocolName, Settings
-from evenhand.utils.progress import task
+from evenhand.training.settings import EVALUATED_UP_TO, ProtocolName, Settings
+from evenhand.utils.progress import OnEpoch, task
 
 
 def fit(
@@ -28,13 +28,13 @@ def fit(
     k: int | Sequence[int] = (5, 10, 20),
     hot: str | HotRule | None = None,
     device: str = "auto",
-    progress: bool = True,
+    progress: bool | OnEpoch = True,
 ) -> Model:
     """Fit a method with several seeds and return the model; its `recommend` uses the best seed on validation.
 
     `method` is a name ("auc-ns", "dns:candidates=2", "ease"), a sampler (also one of your own) or a method
     (`EASE(l2=300)`); `encoder` a name ("mf", "lightgcn") or an encoder. Encoder, objective and settings are for what is
-    trained in epochs.
+    trained in epochs. `progress` shows a bar, or is called after each epoch with (epochs done, at most, its record).
     """
     one = method_of(method, encoder, settings, objective)
     with task(one.label, show=progress) as on_epoch:
@@ -66,7 +66,7 @@ def _protocol(conditions: Conditions, settings: Settings) -> str:
         return f"honest, {settings.epochs} epochs, without a validation part the last one counts"
     patience = "" if settings.patience is None else f" or {settings.patience} without a better one"
     there = int((split.validation.activity > 0).sum())
-    measured = min(there, settings.eval_users or JUDGED_UP_TO)
+    measured = min(there, settings.eval_users or EVALUATED_UP_TO)
     return (
         f"honest, at most {settings.epochs} epochs{patience}, by NDCG@{min(STOPPING_K, split.n_items)} of "
         f"{measured:,} of {there:,} validation users; one look at test, with all users"

@@ -108,7 +108,7 @@ class TrialEvaluator:
             return [Verdict((float(np.mean(fit.validation or ())),)) for fit in fits]
         assert split.validation is not None
         evaluator = Evaluator(split.validation, split.train, self.conditions.hot_items, self.conditions.k)
-        return [self._verdict(evaluator.judged(fit.scorers)) for fit in fits]
+        return [self._verdict(evaluator.evaluate(fit.scorers)) for fit in fits]
 
     def _verdict(self, seeds: Sequence[dict[int, UserMetrics]]) -> Verdict:
         values = tuple(float(np.mean([one[goal.k].mean(goal.name) for one in seeds])) for goal in self.goals)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
-from evenhand.experiments.compare import CompareResult, Row
+from evenhand.experiments.compare import CompareResult
 from evenhand.metrics.statistics import summarise
 
 _CHUNK_SCORES = 2**22
@@ -51,16 +51,14 @@ def with_mse(result: CompareResult, split: Split) -> CompareResult:
     """
     if split.n_users * split.n_items > MOST_CELLS:
         return result
-    liked = split.train.union(split.validation, split.test)
-    found = {label: summarise(_of_replicas(fit.vectors, liked)) for label, fit in result.fits.items()}
-
-    def extended(row: Row) -> Row:
-        return replace(row, metrics={**row.metrics, "mse": found[row.name]})
-
-    return replace(result, rows=tuple(extended(row) for row in result.rows))
+    found = {label: summarise(mse_per_seed(fit.vectors, split)) for label, fit in result.fits.items()}
+    rows = (replace(row, metrics={**row.metrics, "mse": found[row.name]}) for row in result.rows)
+    return replace(result, rows=tuple(rows))
 
 
-def _of_replicas(vectors: tuple[Tensor, Tensor] | None, liked: Interactions) -> list[float]:
-    if vectors is None:
+def mse_per_seed(vectors: tuple[Tensor, Tensor] | None, split: Split) -> list[float]:
+    """One value per seed; undefined for what has no vectors, and where too many cells would have to be scored."""
+    if vectors is None or split.n_users * split.n_items > MOST_CELLS:
         return [math.nan]
+    liked = split.train.union(split.validation, split.test)
     return [mse(*replica, liked) for replica in zip(*vectors, strict=True)]

@@ -16,14 +16,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 import evenhand
 from evenhand.data.describe import fingerprint
 from evenhand.data.splits import Split, held_out_share
 from evenhand.paper import user_values
 from evenhand.paper.experiment import Experiment, Recipe, recipe, swept
-from evenhand.paper.mse import MOST_CELLS, mse
+from evenhand.paper.mse import mse_per_seed
 from evenhand.paper.results import (
     DIGITS,
     Comparison,
@@ -314,19 +313,12 @@ def _finished(recipe: Recipe, fit: Fit, experiment: Experiment, split: Split, de
 
 def _model_measured(fit: Fit, split: Split) -> dict[str, list[float | None]]:
     """What does not depend on k: the paper's MSE, and what the sampled negatives were."""
-    found = {"mse": _short(_mse(fit.vectors, split))}
+    found = {"mse": _short(mse_per_seed(fit.vectors, split))}
     for name in ("hot_share", "false_share"):
         if fit.history and name in fit.history[0]:
             each = np.array([record[name] for record in fit.history])
             found |= {name: _short(each.mean(0)), f"{name}_first_epoch": _short(each[0])}
     return found
-
-
-def _mse(vectors: tuple[Tensor, Tensor] | None, split: Split) -> list[float]:
-    if vectors is None or split.n_users * split.n_items > MOST_CELLS:
-        return [float("nan")]
-    known = split.train.union(split.validation, split.test)
-    return [mse(*replica, known) for replica in zip(*vectors, strict=True)]
 
 
 def _short(values: Sequence[float] | np.ndarray) -> list[float | None]:

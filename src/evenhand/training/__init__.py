@@ -1,4 +1,4 @@
-"""The loop that trains a model, and the protocols under which it is judged."""
+"""The loop that trains a model, and the protocols under which it is evaluated."""
 
 from evenhand.training.method import Fit
 from evenhand.training.run import train

@@ -9,10 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evenhand.data.splits import Split
 from evenhand.encoders.base import Vectors
 from evenhand.metrics.catalogue import BEST_EPOCH, METRICS
 from evenhand.metrics.users import UserMetrics
-from evenhand.training.evaluation import Result, Results
+from evenhand.training.evaluation import Evaluator, Result, Results
+from evenhand.training.settings import EVALUATED_UP_TO, ProtocolName, Settings
+from evenhand.utils.errors import InputError
 
 STOPPING_K = 10
 """The honest protocol stops on NDCG at this k."""
@@ -51,6 +54,15 @@ class EarlyStopping(ABC):
     def finished(self) -> bool:
         """Whether no replica can improve any more."""
         return False
+
+    @property
+    def validation(self) -> tuple[float, ...] | None:
+        """The validation value of each replica's chosen epoch; None where nothing was held out for that."""
+        return None
+
+    def results(self) -> Results | None:
+        """Metrics on test, where the epochs were chosen on it; None: test has yet to be looked at."""
+        return None
 
     def state(self) -> dict[str, Tensor]:
         """All of it as tensors, for a checkpoint."""
@@ -93,6 +105,10 @@ class BestValidation(EarlyStopping):
     @property
     def finished(self) -> bool:
         return bool(self.done.all())
+
+    @property
+    def validation(self) -> tuple[float, ...]:
+        return tuple(self.value.tolist())
 
     def state(self) -> dict[str, Tensor]:
         return super().state() | {"done": torch.from_numpy(self.done)}
@@ -164,3 +180,27 @@ class LastEpoch(EarlyStopping):
 
     def see(self, epoch: int, scored: Sequence[dict[int, UserMetrics]], tensors: Sequence[Tensor]) -> None:
         self.keep(epoch, self.value, np.ones(len(self.value), dtype=bool), tensors)
+
+
+def protocol_of(
+    name: ProtocolName,
+    split: Split,
+    settings: Settings,
+    hot: np.ndarray,
+    ks: tuple[int, ...],
+    replicas: int,
+    stop_on: tuple[str, int],
+) -> tuple[EarlyStopping, Evaluator | None]:
+    """How a protocol chooses among epochs, and what evaluates each of them."""
+    if name == "paper":
+        if settings.eval_users is not None:
+            raise InputError("eval_users is for the honest protocol; the paper's evaluates all users each epoch.")
+        return BestTest(replicas, ks), Evaluator(split.test, split.train, hot, ks)
+    if split.validation is None or not len(split.validation):
+        return LastEpoch(replicas), None
+    metric, k = stop_on[0], min(stop_on[1], split.n_items)
+    sample = settings.eval_users or EVALUATED_UP_TO
+    return (
+        BestValidation(replicas, settings.patience, k, metric),
+        Evaluator(split.validation, split.train, hot, (k,), sample=sample),
+    )

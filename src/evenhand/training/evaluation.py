@@ -59,12 +59,12 @@ class Evaluator:
         there = int((self.truth.activity > 0).sum())
         if len(self.users) == there:
             return ()
-        return (f"Each epoch was judged on a sample of {len(self.users):,} of {there:,} users; test on all.",)
+        return (f"Each epoch was evaluated on a sample of {len(self.users):,} of {there:,} users; test on all.",)
 
     def __call__(self, vectors: tuple[Tensor, Tensor]) -> list[dict[int, UserMetrics]]:
-        return self.judged([by_product(*replica) for replica in zip(*vectors, strict=True)])
+        return self.evaluate([by_product(*replica) for replica in zip(*vectors, strict=True)])
 
-    def judged(self, scorers: Sequence[Score]) -> list[dict[int, UserMetrics]]:
+    def evaluate(self, scorers: Sequence[Score]) -> list[dict[int, UserMetrics]]:
         """The same for anything that scores: one result for each."""
         n_items, longest = self.truth.n_items, max(self.ks)
         return [
@@ -82,7 +82,7 @@ class Evaluator:
 
     def results_by(self, scorers: Sequence[Score]) -> Results:
         """The same for anything that scores."""
-        scored = self.judged(scorers)
+        scored = self.evaluate(scorers)
         return {k: [Result(one[k].means(), one[k]) for one in scored] for k in self.ks}
 
 

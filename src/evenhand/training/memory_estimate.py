@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -18,8 +19,8 @@ from evenhand.objectives import Objective
 from evenhand.samplers import AUCSampler, PopularitySampler, Sampler
 from evenhand.training.engines import engine_name
 from evenhand.training.settings import Settings, is_sparse
-from evenhand.utils.errors import InputError
-from evenhand.utils.memory import available_bytes, gigabytes
+from evenhand.utils.errors import InputError, RunError
+from evenhand.utils.memory import available_bytes, gigabytes, is_shortage
 
 _FLOAT, _LONG = 4, 8
 _BLOCK = 4
@@ -158,6 +159,19 @@ def check_fits(work: Work, device: torch.device) -> None:
         f"training needs about {gigabytes(work.total)} of memory ({gigabytes(largest[1])} for {largest[0]}), "
         f"but {gigabytes(left)} are free on {device.type}; {way}."
     )
+
+
+@contextmanager
+def memory_errors_explained() -> Iterator[None]:
+    """Running out of memory is no bug: say what would fit."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as problem:
+        if not is_shortage(problem):
+            raise
+        raise RunError(
+            "there is not enough memory for this; lower --dim, --batch or --seeds, or use --ecdf 64."
+        ) from problem
 
 
 def _smaller(work: Work) -> Iterator[tuple[str, Work]]:

@@ -90,7 +90,7 @@ class Conditions:
         if held is None or not len(held):
             return None
         k = min(STOPPING_K, self.split.n_items)
-        scored = Evaluator(held, self.split.train, self.hot_items, (k,)).judged(scorers)
+        scored = Evaluator(held, self.split.train, self.hot_items, (k,)).evaluate(scorers)
         return tuple(one[k].mean("ndcg") for one in scored)
 
 

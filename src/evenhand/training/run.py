@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import platform
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -25,15 +24,14 @@ from evenhand.models.factors import FactorModel, on_cpu
 from evenhand.objectives import BPR, Objective
 from evenhand.samplers.base import Sampler
 from evenhand.training.checkpoints import Checkpoints
-from evenhand.training.early_stopping import STOPPING_K, BestTest, BestValidation, EarlyStopping, LastEpoch
-from evenhand.training.evaluation import Evaluator, Results
-from evenhand.training.memory_estimate import check_fits, work_of
+from evenhand.training.early_stopping import STOPPING_K, protocol_of
+from evenhand.training.evaluation import Evaluator
+from evenhand.training.memory_estimate import check_fits, memory_errors_explained, work_of
 from evenhand.training.method import Fit, metrics_json, seed_numbers
-from evenhand.training.settings import JUDGED_UP_TO, ProtocolName, Settings, exact_repeats, resolve_device
-from evenhand.training.trainer import Trainer
+from evenhand.training.settings import ProtocolName, Settings, exact_repeats, resolve_device
+from evenhand.training.trainer import Trainer, too_high
 from evenhand.utils.description import described
-from evenhand.utils.errors import InputError, RunError, unknown
-from evenhand.utils.memory import is_shortage
+from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.progress import OnEpoch
 
 _BPR = BPR()
@@ -74,7 +72,7 @@ def train(
         raise InputError(f"training needs a split, not {type(split).__name__}; make one with data.split().")
     if protocol not in ("honest", "paper"):
         raise unknown("protocol", protocol, ("honest", "paper"))
-    # Without a test part, as in an update or a refit, no lists are judged.
+    # Without a test part, as in an update or a refit, no lists are evaluated.
     if (len(split.test) or protocol == "paper") and max(ks) > split.train.n_items:
         raise InputError(f"k = {max(ks)} is more than the catalogue's {split.train.n_items:,} items.")
     where = resolve_device(device)
@@ -93,20 +91,12 @@ def train(
     check_fits(work_of(split.train, held_out, encoder, samplers, each[0], objective, where), where)
     with memory_errors_explained():
         trainer = Trainer(
-            split.train,
-            encoder,
-            samplers,
-            numbers,
-            each,
-            where,
-            hot=hot_mask,
-            held_out=held_out,
-            objective=objective,
+            split.train, encoder, samplers, numbers, each, where, hot=hot_mask, held_out=held_out, objective=objective
         )
     if start is not None:
         trainer.start_from(start)
     common = trainer.settings
-    selection, evaluator = _select(split, protocol, common, hot_mask, ks, len(numbers), stop_on)
+    stopping, evaluator = protocol_of(protocol, split, common, hot_mask, ks, len(numbers), stop_on)
     identity = {
         "data": {name: fingerprint(part) for name, part in split.parts().items()},
         "encoder": describe_encoder(encoder),
@@ -122,10 +112,12 @@ def train(
     }
     saved = Checkpoints(checkpoints, identity)
     with exact_repeats(common.deterministic), memory_errors_explained():
-        history, seconds = trainer.run(selection, evaluator, saved, resume=resume, on_epoch=on_epoch)
-    chosen = Vectors(*on_cpu(selection.vectors))
-    results = _judge(split, selection, chosen, hot_mask, ks)
-    best = int(np.argmax(selection.value))
+        history, seconds = trainer.run(stopping, evaluator, saved, resume=resume, on_epoch=on_epoch)
+    chosen = Vectors(*on_cpu(stopping.vectors))
+    results = stopping.results()
+    if results is None:  # the one look at test
+        results = Evaluator(split.test, split.consumed, hot_mask, ks).results(chosen) if len(split.test) else {}
+    best = int(np.argmax(stopping.value))
     model = FactorModel(
         *chosen,
         known=split.consumed,
@@ -141,39 +133,37 @@ def train(
             "protocol": protocol,
             "split": split.description,
             "hot": rule.describe(),
-            "chosen_epochs": [int(e) + 1 for e in selection.epoch],
+            "chosen_epochs": [int(e) + 1 for e in stopping.epoch],
             "fingerprint": identity["data"],
             "versions": versions(where),
         },
         history=tuple(history),
         metrics=metrics_json(results),
-        tables=None if selection.tables is None else on_cpu(selection.tables),
+        tables=None if stopping.tables is None else on_cpu(stopping.tables),
     )
     return Fit(
         model=model,
         results=results,
-        validation=tuple(selection.value.tolist()) if isinstance(selection, BestValidation) else None,
-        epochs=tuple(int(e) + 1 for e in selection.epoch),
+        validation=stopping.validation,
+        epochs=tuple(int(e) + 1 for e in stopping.epoch),
         seconds=seconds,
         notes=(
             *split.notes,
             *trainer.notes,
             *saved.notes,
             *(evaluator.notes if evaluator else ()),
-            *_runaway(objective, history, max(one.lr for one in each)),
+            *_runaway(objective, history, max(each, key=lambda one: one.lr)),
         ),
     )
 
 
-def _runaway(objective: Objective, history: Sequence[Mapping[str, Any]], lr: float) -> tuple[str, ...]:
+def _runaway(objective: Objective, history: Sequence[Mapping[str, Any]], settings: Settings) -> tuple[str, ...]:
     """A note on a loss that is a number and yet no good; those of other objectives have other scales."""
     loss = max(history[-1]["loss"], default=0.0) if history and type(objective) is BPR else 0.0
     if loss <= _ABSURD * math.log(2):
         return ()
-    return (
-        f"The loss ended at {loss:.2g}, where guessing has {math.log(2):.2f}; lower --lr, as {lr:g} is "
-        "probably too high.",
-    )
+    cause = too_high(settings.lr, settings.weight_decay or 0.0)
+    return (f"The loss ended at {loss:.2g}, where guessing has {math.log(2):.2f}; {cause}.",)
 
 
 def refitted(
@@ -199,19 +189,6 @@ def refitted(
     ).model
 
 
-@contextmanager
-def memory_errors_explained() -> Iterator[None]:
-    """Running out of memory is no bug: say what would fit."""
-    try:
-        yield
-    except (RuntimeError, MemoryError) as problem:
-        if not is_shortage(problem):
-            raise
-        raise RunError(
-            "there is not enough memory for this; lower --dim, --batch or --seeds, or use --ecdf 64."
-        ) from problem
-
-
 def versions(device: torch.device) -> dict[str, str]:
     """Everything that may move a number in the last digits."""
     import pyarrow
@@ -233,34 +210,3 @@ def _differences(samplers: Sequence[Sampler], settings: Sequence[Settings]) -> d
     if len(set(pairs)) == 1:
         return {}
     return {"replicas": [{"sampler": described(one), "settings": asdict(own)} for one, own in pairs]}
-
-
-def _select(
-    split: Split,
-    protocol: ProtocolName,
-    settings: Settings,
-    hot: np.ndarray,
-    ks: tuple[int, ...],
-    replicas: int,
-    stop_on: tuple[str, int],
-) -> tuple[EarlyStopping, Evaluator | None]:
-    if protocol == "paper":
-        if settings.eval_users is not None:
-            raise InputError("eval_users is for the honest protocol; the paper's judges all users each epoch.")
-        return BestTest(replicas, ks), Evaluator(split.test, split.train, hot, ks)
-    if split.validation is None or not len(split.validation):
-        return LastEpoch(replicas), None
-    metric, k = stop_on
-    stopping = min(k, split.train.n_items)
-    return (
-        BestValidation(replicas, settings.patience, stopping, metric),
-        Evaluator(split.validation, split.train, hot, (stopping,), sample=settings.eval_users or JUDGED_UP_TO),
-    )
-
-
-def _judge(split: Split, selection: EarlyStopping, chosen: Vectors, hot: np.ndarray, ks: tuple[int, ...]) -> Results:
-    if isinstance(selection, BestTest):
-        return selection.results()
-    if not len(split.test):
-        return {}
-    return Evaluator(split.test, split.consumed, hot, ks).results(chosen)

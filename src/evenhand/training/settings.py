@@ -25,8 +25,8 @@ DENSE_UP_TO = 100_000
 """Users and items together; above this, rows that a batch did not touch are left alone."""
 USUAL_PAIRS = 72_000
 """Training pairs of the data on which the encoders' usual weight decay was chosen."""
-JUDGED_UP_TO = 20_000
-"""How many users each epoch is judged on, unless told otherwise."""
+EVALUATED_UP_TO = 20_000
+"""How many users each epoch is evaluated on, unless the settings say otherwise."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Settings:
     every vector depends on every row.
     """
     eval_users: int | None = None
-    """Judge each epoch on so many users, drawn once and the same for every run.
+    """Evaluate each epoch on so many users, drawn once and the same for every run.
 
     None takes all of them, or 20,000 where there are more. Test is looked at with all users in any case.
     """

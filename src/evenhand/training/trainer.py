@@ -75,17 +75,19 @@ class Trainer(TrainState):
                 epoch = len(history)
                 if epoch and time.perf_counter() - began > seconds:
                     break
-                # A long epoch pauses now and then for a checkpoint.
+                # Train; a long epoch pauses now and then for a checkpoint.
                 while (log := self.run_epoch(epoch, pause=lambda: stop() or checkpoints.due_within())) is None:
                     save()
                     if stop():
                         raise StoppedError(checkpoints.how_to_go_on(epoch))
+                # Evaluate, and keep what is best so far.
                 vectors, scored = best_final(self.finals(), evaluator, stopping.measure)
                 if self.loss.trains_encoder or epoch + 1 == epochs:
                     stopping.see(epoch, scored, self.tensors(vectors))
                 history.append(_record(epoch, log, scored, time.perf_counter() - began))
                 if on_epoch:
                     on_epoch(epoch + 1, epochs, history[-1])
+                # Checkpoint; stop where somebody asks for it.
                 if epoch + 1 == epochs or stopping.finished or stop() or checkpoints.due():
                     save()
                 if stop():
@@ -118,7 +120,10 @@ class Trainer(TrainState):
         )
 
     def learn(self, users: Tensor, positives: Tensor, own: Tensor, shared: Tensor, epoch: int) -> Tensor:
-        """One batch of every replica, users and positives [R, B]; returns loss, hot share and false share [3, R]."""
+        """Batch, sample, loss, step for every replica, users and positives [R, B]: the oracle of the other engines.
+
+        Returns loss, hot share and false share [3, R].
+        """
         vectors = self.model()
         negatives = self.sample(vectors, users, positives, own, shared)
         self.loss.prepare(self.model)

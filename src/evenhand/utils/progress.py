@@ -157,6 +157,13 @@ def task(label: str, show: bool | OnEpoch = True, *, capped: bool = True) -> Ite
 
 
 @contextmanager
+def subtask(label: str) -> Iterator[OnEpoch]:
+    """A task within another one; it is shown where that one is."""
+    with task(label, show=_display is not None) as update:
+        yield update
+
+
+@contextmanager
 def tasks(total: int) -> Iterator[Callable[[str], OnEpoch]]:
     """Yields a function that begins the next of `total` tasks by its label, and ends the one before."""
     with _shared_display() as display:

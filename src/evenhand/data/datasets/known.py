@@ -57,6 +57,23 @@ class DatasetInfo:
         return f"get it from {self.source}, then {by_hand}"
 
 
+_LIGHTGCN = "https://github.com/gusye1234/LightGCN-PyTorch (data/{})"
+_IR_BENCHMARK = "https://github.com/Tiny-Snow/IR-Benchmark-Dataset ({})"
+
+
+def _published(name: str, title: str, source: str) -> DatasetInfo:
+    """A split as it was published for graph recommenders."""
+    return DatasetInfo(
+        name=name,
+        title=title,
+        source=source.format(name),
+        licence=_READ_ONLY_TERMS,
+        files=("train.txt", "test.txt"),
+        test_parts=("given", "random"),
+        read=layouts.adjacency,
+    )
+
+
 DATASETS: dict[str, DatasetInfo] = {
     info.name: info
     for info in (
@@ -107,23 +124,20 @@ DATASETS: dict[str, DatasetInfo] = {
             test_parts=("randomised", "random"),
             read=layouts.coat,
         ),
-        DatasetInfo(
-            name="gowalla",
-            title="Gowalla check-ins, the 10-core with a given split that graph recommenders use",
-            source="https://github.com/gusye1234/LightGCN-PyTorch (data/gowalla)",
-            licence=_READ_ONLY_TERMS,
-            files=("train.txt", "test.txt"),
-            test_parts=("given", "random"),
-            read=layouts.adjacency,
+        _published("gowalla", "Gowalla check-ins, the split that most graph recommenders use", _LIGHTGCN),
+        _published("yelp2018", "Yelp 2018 reviews, the split that most graph recommenders use", _LIGHTGCN),
+        _published("amazon-electronic", "Amazon Electronics, test drawn at random", _IR_BENCHMARK),
+        _published(
+            "amazon-electronic-popularity-shift", "Amazon Electronics, test drawn uniformly over items", _IR_BENCHMARK
         ),
+        _published("amazon-electronic-temporal-shift", "Amazon Electronics, test is what came last", _IR_BENCHMARK),
         DatasetInfo(
-            name="yelp2018",
-            title="Yelp 2018 reviews, the 10-core with a given split that graph recommenders use",
-            source="https://github.com/gusye1234/LightGCN-PyTorch (data/yelp2018)",
+            name="amazon-beauty",
+            title="Amazon Beauty reviews with days, unsplit: log.csv of user, item, timestamp",
+            source="https://jmcauley.ucsd.edu/data/amazon/",
             licence=_READ_ONLY_TERMS,
-            files=("train.txt", "test.txt"),
-            test_parts=("given", "random"),
-            read=layouts.adjacency,
+            files=("log.csv",),
+            read=layouts.timed_log,
         ),
     )
 }

@@ -116,8 +116,14 @@ def coat(folder: Path) -> Parts:
 
 
 def adjacency(folder: Path) -> Parts:
-    """Gowalla and Yelp2018 as graph recommenders use them: a user a line, followed by their items."""
+    """Published splits for graph recommenders: a user a line, followed by their items."""
     return Parts(*(Ratings(*read_item_lines(find_files(folder / f"{part}.txt")[0])) for part in ("train", "test")))
+
+
+def timed_log(folder: Path) -> Parts:
+    """A log of user, item and timestamp with a header."""
+    columns = [Column("user", "id", "user"), Column("item", "id", "item"), Column("timestamp", "time", "timestamp")]
+    return Parts(_ratings(folder / "log.csv", columns))
 
 
 def movielens_100k_titles(folder: Path) -> pa.Table:
@@ -160,19 +166,19 @@ def _is_id(word: bytes) -> bool:
 
 def _separated(path: Path, *, has_timestamp: bool = False) -> Ratings:
     """Rows of user, item, rating and perhaps timestamp, without a header."""
-    columns = [
-        Column("user", "id", "user"),
-        Column("item", "id", "item"),
-        Column("rating", "number", "rating"),
-    ]
+    columns = [Column("user", "id", "user"), Column("item", "id", "item"), Column("rating", "number", "rating")]
     if has_timestamp:
         columns.append(Column("timestamp", "time", "timestamp"))
-    table = read_columns(path, columns, header=False)
+    return _ratings(path, columns, header=False)
+
+
+def _ratings(path: Path, columns: list[Column], header: bool | None = None) -> Ratings:
+    table = read_columns(path, columns, header=header)
     for name in ("user", "item"):
         if not pa.types.is_integer(table.schema.field(name).type.value_type):
             raise InputError(f"'{path}' has {name} ids that are not whole numbers; is it the right file?")
-    values = [table[c.role].cast(pa.int64() if c.kind == "id" else pa.float64()).to_numpy() for c in columns]
-    return Ratings(*values)
+    values = {c.role: table[c.role].cast(pa.int64() if c.kind == "id" else pa.float64()).to_numpy() for c in columns}
+    return Ratings(values["user"], values["item"], values.get("rating"), values.get("timestamp"))
 
 
 def _matrix(path: Path) -> Ratings:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -237,8 +237,11 @@ def _load_parts(source: Any, files: Sequence[File], columns: Sequence[Column], h
     kinds = {column.role: column.kind for column in columns}
     codes: dict[str, Codes] = {}
     types: dict[str, pa.DataType] = {}
-    parts: list[Loaded] = []
+    names: dict[str, str] = {}
     tables: list[pa.Table] = []
+    parts: list[tuple[str, Callable[[int], str]]] = []
+    """Of each file its label and its places, but not its rows, which are in `codes` and `tables` by now."""
+    is_text = True
     for file in files:
         try:
             part = _load_file(file, columns, header)
@@ -257,24 +260,26 @@ def _load_parts(source: Any, files: Sequence[File], columns: Sequence[Column], h
         others = {role: _clean(part, role, kinds[role]) for role in part.names if role not in part.codes}
         # An Arrow table knows its number of rows by a column only.
         tables.append(pa.table({"": pa.nulls(rows), **others}))
-        parts.append(part)
+        parts.append((part.label, part.place))
+        names |= part.names
+        is_text &= part.is_text
     if not parts:
         raise NoRowsError(f"{source_label(source)} holds no rows.")
     ends = list(accumulate(table.num_rows for table in tables))
 
     def place(row: int) -> str:
         which = bisect_right(ends, row)
-        return f"{parts[which].place(row - (ends[which - 1] if which else 0))} of {parts[which].label}"
+        label, in_file = parts[which]
+        return f"{in_file(row - (ends[which - 1] if which else 0))} of {label}"
 
     table = pa.concat_tables(tables, promote_options="default").drop_columns([""])
-    names = {role: name for part in parts for role, name in part.names.items()}
     return Loaded(
         label=source_label(source),
         codes=codes,
         table=table,
         names={role: names[role] for role in kinds if role in names},
         place=place,
-        is_text=all(part.is_text for part in parts),
+        is_text=is_text,
         notes=(f"{source_label(source)} holds {count(len(parts), 'file')}, read as one log.",),
     )
 
