@@ -95,7 +95,7 @@ def test_without_validation_its_lists_would_be_judged_by_other_numbers(folder: P
 def test_a_model_folder_is_scored_as_compare_scores_the_method(folder: Path) -> None:
     ours = row(evenhand("compare", folder / "log.csv", "--methods", f"ease:l2={L2:g}", *SPLIT, "--json").document)
     model, lists = folder / "model", folder / "ours.csv"
-    assert evenhand("train", folder / "log.csv", "--method", f"ease:l2={L2:g}", *SPLIT, "--out", model).code == 0
+    assert evenhand("train", folder / "log.csv", "--method", f"ease:l2={L2:g}", "--no-refit", *SPLIT, "--out", model).code == 0
     assert evenhand("recommend", model, "-k", "20", "--out", lists).code == 0
     files = parts(folder, "train", "validation", "test")
     same(ours, row(evenhand("evaluate", lists, *files, "--json").document))

@@ -110,7 +110,7 @@ class Baseline(Method):
         return Fit(model, results, validation, seconds=seconds, notes=split.notes, per_seed=per_seed, again=again)
 
     def refit(self, fit: Fit, split: Split, *, device: str = "auto", on_epoch: OnEpoch | None = None) -> Model:
-        everything, old = split.train.union(split.validation, split.test), fit.model
+        everything, old = split.everything, fit.model
         again = fit.again if isinstance(fit.again, Baseline) else self
         model, _ = again.settle(everything, None, old.seeds[old.best], resolve_device(device), on_epoch)
         info = {**old.info, "split": f"{split.description}; refitted on all parts"}

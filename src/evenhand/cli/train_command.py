@@ -78,7 +78,8 @@ def command(
         raise InputError("--recipe stands for a method; leave --method and --base out.")
     if base is None and base_share is not None:
         raise InputError("--base-share says how much --base counts; name one.")
-    is_recipe = method is None and base is None
+    # Options of training without a method mean auc-ns, as they did before there was a recipe.
+    is_recipe = base is None and (recipe is not None or (method is None and not _training_given(training, sampling)))
     if not is_recipe and (given := [o for o, v in (("budget", budget), ("aim", aim), ("for", goal)) if v is not None]):
         raise InputError(f"--{given[0]} belongs to a recipe; leave --method and --base out.")
     source = context.get_parameter_source("seeds")
@@ -143,15 +144,19 @@ def for_aim(splitting: opt.Splitting, aim: str) -> opt.Splitting:
     return replace(splitting, validation=rule) if splitting.test is not None else replace(splitting, split=rule)
 
 
-def _refuse_flags(label: str, training: opt.Training, allowed: set[str]) -> None:
-    """A baseline is not trained in epochs, so what steers these would have no effect."""
+def _training_given(training: opt.Training, sampling: opt.Sampling) -> set[str]:
+    """Options of training and sampling that differ from their defaults."""
     from evenhand.cli.searching import flags_given
+
+    given = flags_given(training, sampling) - {"seeds", "device"}
+    return given - {"encoder"} if training.encoder == opt.Training().encoder else given
+
+
+def _refuse_flags(label: str, training: opt.Training, allowed: set[str]) -> None:
+    """What is not trained in epochs has no use for the options that steer these."""
     from evenhand.utils.errors import InputError
 
-    given = flags_given(training, opt.Sampling()) - {"seeds", "device"} - allowed
-    if training.encoder == opt.Training().encoder:
-        given.discard("encoder")
-    if given:
+    if given := _training_given(training, opt.Sampling()) - allowed:
         first = min(given, key=list(opt.Training.__dataclass_fields__).index).replace("_", "-")
         raise InputError(f"--{first} has no effect on {label}, which is not trained in epochs; leave it out.")
 

@@ -45,6 +45,11 @@ class Split:
         """By rule, where `HotRule.mask` keeps what it found."""
         return {}
 
+    @cached_property
+    def everything(self) -> Interactions:
+        """What a model for production is fitted to: all parts, but for a test part that was given as such."""
+        return self.consumed if self.how == "given" else self.consumed.union(self.test)
+
     def parts(self) -> dict[str, Interactions]:
         """The parts that there are, by name."""
         named = {"train": self.train, "validation": self.validation, "test": self.test}

@@ -72,6 +72,9 @@ class Conditions:
         elif not held and protocol == "honest":
             note = "There is no validation part, so nothing was chosen on validation."
             split = replace(split, notes=(*split.notes, note))
+        # Without a test part, as in an update or a refit, no lists are evaluated.
+        if (len(split.test) or protocol == "paper") and max(lengths) > split.n_items:
+            raise InputError(f"k = {max(lengths)} is more than the catalogue's {split.n_items:,} items.")
         return Conditions(split, numbers, protocol, lengths, rule, where)
 
     @cached_property
