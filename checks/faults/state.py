@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
 from pathlib import Path
 from typing import Any
+
+import pyarrow.parquet as pq
 
 COMPLETE, SET_STATE = 1, 6
 """Optuna's numbers in a journal of trials."""
@@ -39,11 +42,9 @@ def finished_trials(journal: Path) -> dict[int, Any]:
 
 
 def rows_on_record(folder: Path) -> dict[str, Any]:
-    return {
-        label: entry
-        for path in folder.glob("overall-*.json")
-        for label, entry in json.loads(path.read_text())["entries"].items()
-    }
+    """Finished runs of `reproduce`, by their key."""
+    runs = folder / "runs.parquet"
+    return {row["run"]: row for row in pq.read_table(runs).to_pylist()} if runs.exists() else {}
 
 
 def visible(folder: Path) -> dict[str, bytes]:
@@ -95,6 +96,9 @@ def _untimed(name: str, content: bytes) -> Any:
         return _without_times(json.loads(content))
     if name.endswith((".log", "trials.parquet")):
         return None  # trials are compared by their values
+    if name.endswith("runs.parquet"):
+        rows = pq.read_table(io.BytesIO(content)).to_pylist()
+        return [_without_times({**row, "details": json.loads(row["details"])}) for row in rows]
     if name.endswith((".md", ".html")):
         return re.sub(rb"\d+(\.\d+)? (s|seconds)\b|\| [\d.e+-]+ \| [^|]* threads? \|", b"", content)
     return hashlib.sha256(content).hexdigest()

@@ -156,7 +156,7 @@ def parse(
     method that knows the key; `encoder` and `settings` are for what is trained.
 
     >>> parse("dns:candidates=2").sampler, parse("ease:l2=300")
-    (DynamicSampler(candidates=2), EASE(l2=300, balance=0))
+    (DynamicSampler(candidates=2), EASE(l2=300, balance=0, max_items='all'))
     """
     asked = text.strip()
     entry = registered(asked.partition(":")[0])

@@ -71,7 +71,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch, epoch: int, step: int, what: str) 
                     tally[0, 1] = torch.inf
                 else:
                     with torch.no_grad():
-                        self.loop.model.raw()[1][1, 3] = torch.nan
+                        self.trainer.model.raw()[1][1, 3] = torch.nan
             return tally
 
         def start(self: Engine, loop: Any, work: Any = engine.__init__) -> None:

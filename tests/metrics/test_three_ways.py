@@ -92,13 +92,18 @@ def test_without_validation_its_lists_would_be_judged_by_other_numbers(folder: P
     assert blind["arp"] != whole["arp"]
 
 
-def test_a_model_folder_is_scored_as_compare_scores_the_method(folder: Path) -> None:
-    ours = row(evenhand("compare", folder / "log.csv", "--methods", f"ease:l2={L2:g}", *SPLIT, "--json").document)
-    model, lists = folder / "model", folder / "ours.csv"
-    assert evenhand("train", folder / "log.csv", "--method", f"ease:l2={L2:g}", "--no-refit", *SPLIT, "--out", model).code == 0
-    assert evenhand("recommend", model, "-k", "20", "--out", lists).code == 0
+@pytest.mark.parametrize("data", [("log.csv", *SPLIT), ("parts",)], ids=["log", "folder of parts"])
+def test_a_model_folder_is_scored_as_compare_scores_the_method(
+    folder: Path, tmp_path: Path, data: tuple[str, ...]
+) -> None:
+    ease = f"ease:l2={L2:g}"
+    given = (folder / data[0], *data[1:])
+    ours = row(evenhand("compare", folder / "log.csv", "--methods", ease, *SPLIT, "--json").document)
+    same(ours, row(evenhand("compare", *given, "--methods", ease, "--json").document))
+    assert evenhand("train", *given, "--method", ease, "--no-refit", "--out", tmp_path / "model").code == 0
+    assert evenhand("recommend", tmp_path / "model", "-k", "20", "--out", tmp_path / "ours.csv").code == 0
     files = parts(folder, "train", "validation", "test")
-    same(ours, row(evenhand("evaluate", lists, *files, "--json").document))
+    same(ours, row(evenhand("evaluate", tmp_path / "ours.csv", *files, "--json").document))
 
 
 def test_python_takes_validation_too(folder: Path) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.baselines.base import Baseline, check_number, solvable
+from evenhand.baselines.base import Baseline, check_number, check_whole, solvable
 from evenhand.data.csr import gather_rows
 from evenhand.data.interactions import Interactions
 from evenhand.models.item_weights import DenseTable, ItemWeightModel
@@ -16,8 +17,10 @@ from evenhand.utils.memory import check_memory
 
 _CHUNK_CELLS = 2**24
 """Counts held at once while XᵀX is filled."""
-_BYTES_A_CELL = 3 * 8
-"""XᵀX, its Cholesky factor and its inverse, in float64."""
+_DOUBLE_UP_TO = 20_000
+"""Items up to which weights are solved for in float64; beyond, memory and time are better spent on more items."""
+_MATRICES = {"cpu": 1, "cuda": 3}
+"""Of items × items that are held at once: a CPU inverts in place, a GPU holds XᵀX, its factor or its inverse too."""
 
 
 @dataclass(frozen=True)
@@ -34,56 +37,110 @@ class EASE(Baseline):
     """Divide an item's column of X by its popularity to this power first, which spares rare items."""
     lift: float = 1
     """How much of that the scores get back: 1 all of it; the less, the more rare items are recommended."""
+    max_items: int | Literal["all"] = "all"
+    """Weights are learned between so many items, those with the most pairs; the others have none and score 0. Time
+    grows with the cube of the items, memory with the square."""
 
     def __post_init__(self) -> None:
         check_number("l2", self.l2, zero=False)
         for name in ("balance", "lift"):
             check_number(name, getattr(self, name), zero=True)
+        if self.max_items != "all":
+            check_whole("max_items", self.max_items)
 
     def fit_pairs(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> ItemWeightModel:
-        device, n = torch.device(device), train.n_items
+        device, kept = torch.device(device), self._kept(train)
+        pairs = train if kept is None else _of_items(train, kept)
+        n = pairs.n_items
+        dtype = torch.float64 if n <= _DOUBLE_UP_TO else torch.float32
+        copy = 4 if dtype == torch.float64 else 0
         check_memory(
-            _BYTES_A_CELL * n * n,
+            (_MATRICES.get(device.type, 3) * dtype.itemsize + copy) * n * n,
             device,
             f"EASE on {n:,} items",
-            "leave rare items out, or take itemknn or als instead",
+            "lower max_items, or take itemknn, gfcf or als instead",
         )
-        gram = gram_by_counting(train) if device.type == "cpu" else gram_by_products(train, device)
-        scale = self._scale(gram.diagonal())
-        gram *= scale[:, None] * scale
-        gram.diagonal().add_(self.l2)
+        counted = gram_by_counting(pairs, dtype) if device.type == "cpu" else gram_by_products(pairs, device, dtype)
         with solvable(self):
-            factor = torch.linalg.cholesky(gram)
-        del gram
-        weights = torch.cholesky_inverse(factor)
-        del factor
-        weights /= -weights.diagonal().clone()
-        weights.fill_diagonal_(0)
-        weights *= scale[:, None] / scale**self.lift
-        return self.item_model(train, DenseTable(weights.float().contiguous()))
+            weights = ease_weights(counted, self.l2, self.balance, self.lift)
+        table = DenseTable(weights.float().contiguous(), None if kept is None else torch.from_numpy(kept).to(device))
+        return self.item_model(train, table)
 
-    def _scale(self, popularity: Tensor) -> Tensor:
-        """[n_items]: D's diagonal; an item that nobody touched counts as touched once."""
-        seen = popularity.clamp(min=1)
-        return (seen / seen.mean()) ** -self.balance
+    def _kept(self, train: Interactions) -> np.ndarray | None:
+        """Ascending: the items with the most pairs, of equals those with the lowest index; None for all."""
+        if self.max_items == "all" or int(self.max_items) >= train.n_items:
+            return None
+        return np.sort(np.argsort(-train.popularity, kind="stable")[: int(self.max_items)])
 
 
-def gram_by_counting(train: Interactions) -> Tensor:
-    """XᵀX, float64 [n_items, n_items]: the work is that of the pairs a user makes, which suits a CPU."""
+def ease_weights(gram: Tensor, l2: float, balance: float, lift: float = 1) -> Tensor:
+    """B, from XᵀX, whose memory it takes over; an item that nobody has counts as one with a single user."""
+    seen = gram.diagonal().clamp(min=1)
+    scale = (seen / seen.mean()) ** -balance
+    gram *= scale[:, None]
+    gram *= scale
+    gram.diagonal().add_(l2)
+    weights = inverse(gram)
+    weights /= -weights.diagonal().clone()
+    weights.fill_diagonal_(0)
+    weights *= scale[:, None]
+    weights /= scale**lift
+    return weights
+
+
+def inverse(matrix: Tensor) -> Tensor:
+    """Of a symmetric positive definite matrix, whose memory it takes over on a CPU."""
+    if matrix.is_cuda:
+        return torch.cholesky_inverse(torch.linalg.cholesky(matrix))
+    from scipy.linalg import lapack
+
+    # What is stored row by row is its own transpose column by column, which LAPACK can overwrite.
+    kind = "d" if matrix.dtype == torch.float64 else "s"
+    factor, wrong = getattr(lapack, f"{kind}potrf")(matrix.numpy().T, lower=1, clean=0, overwrite_a=1)
+    if not wrong:
+        found, wrong = getattr(lapack, f"{kind}potri")(factor, lower=1, overwrite_c=1)
+    if wrong:
+        raise torch.linalg.LinAlgError("the matrix is not positive definite")  # type: ignore[attr-defined]
+    mirror(found.T)
+    return torch.from_numpy(found.T)
+
+
+def mirror(matrix: np.ndarray, block: int = 1024) -> None:
+    """Copy the upper triangle to the lower one, block by block: both are then read along rows of the cache."""
+    n = len(matrix)
+    for i in range(0, n, block):
+        for j in range(0, i + 1, block):
+            upper = matrix[j : j + block, i : i + block]
+            if i == j:
+                matrix[i : i + block, i : i + block] = np.triu(upper) + np.triu(upper, 1).T
+            else:
+                matrix[i : i + block, j : j + block] = upper.T
+
+
+def _of_items(train: Interactions, kept: np.ndarray) -> Interactions:
+    """The pairs of these items alone, which are now called 0, 1, …"""
+    place = np.full(train.n_items, -1)
+    place[kept] = np.arange(len(kept))
+    own = train.take(place[train.items] >= 0)
+    return Interactions.from_pairs(own.users, place[own.items], n_users=train.n_users, n_items=len(kept))
+
+
+def gram_by_counting(train: Interactions, dtype: torch.dtype = torch.float64) -> Tensor:
+    """XᵀX, [n_items, n_items]: the work is that of the pairs a user makes, which suits a CPU."""
     from evenhand.baselines.cooccurrence import cooccurrences
 
     n = train.n_items
-    gram = torch.empty(n, n, dtype=torch.float64)
+    gram = torch.empty(n, n, dtype=dtype)
     step = max(1, _CHUNK_CELLS // max(n, 1))
     for begin in range(0, n, step):
         gram[begin : begin + step] = cooccurrences(train, np.arange(begin, min(begin + step, n)))
     return gram
 
 
-def gram_by_products(train: Interactions, device: torch.device) -> Tensor:
+def gram_by_products(train: Interactions, device: torch.device, dtype: torch.dtype = torch.float64) -> Tensor:
     """The same by matrix products, zeros included: fast on a GPU, and exact, as counts are whole."""
     n = train.n_items
-    gram = torch.zeros(n, n, dtype=torch.float64, device=device)
+    gram = torch.zeros(n, n, dtype=dtype, device=device)
     step = max(1, _CHUNK_CELLS // max(n, 1))
     for begin in range(0, train.n_users, step):
         users = np.arange(begin, min(begin + step, train.n_users))

@@ -53,6 +53,8 @@ _TAKING_PART = 10
 """How many fitted parts a blend may choose from, two of a family at most."""
 _FOR_WEIGHTS = 0.1
 """Share of the budget kept for finding weights."""
+_EASE_ITEMS = 12_000
+"""Items between which EASE learns weights on a CPU, where its time grows with their cube."""
 _LEAST_TRAINING = 5.0
 """Seconds below which training is not begun."""
 clock: Callable[[], float] = time.perf_counter
@@ -256,8 +258,9 @@ def candidates(pairs: Interactions, aim: Aim, device: torch.device) -> dict[str,
         else [GFCF(256, 0.1, 0, 0), GFCF(512, 0.1, 0, 0.5)]
     )
     ridges = [300, 100, 1000]
+    most: int | Literal["all"] = "all" if on_gpu or pairs.n_items <= _EASE_ITEMS else _EASE_ITEMS
     ease = [
-        EASE(l2=l2, balance=balance, lift=lift)
+        EASE(l2=l2, balance=balance, lift=lift, max_items=most)
         for balance, lift in (((0.25, 0), (0.5, 0)) if even else ((0.25, 0.5), (0, 1)))
         for l2 in (ridges if not even else (100, 30))
     ]
@@ -269,7 +272,7 @@ def candidates(pairs: Interactions, aim: Aim, device: torch.device) -> dict[str,
         return Trained(UniformSampler(), loss, encoder, settings, "softmax")
 
     return {
-        "popular": [Popular(log=True)],
+        "popular": [Popular(half_life=h, log=True) for h in ((0.05, 0.02, 0.2) if aim == "next" else (0,))],
         "itemknn": list(knn),
         "gfcf": list(filters),
         "ease": list(ease),

@@ -251,13 +251,15 @@ class Interactions:
         )
 
     def union(self, *others: Interactions | None) -> Interactions:
-        """All pairs of these parts (None counts as empty), which must share one vocabulary."""
+        """All pairs of these parts (None counts as empty), which must share one vocabulary; with times if all have."""
         parts = [self, *(p for p in others if p is not None)]
         if any(p.n_users != self.n_users or p.n_items != self.n_items for p in parts):
             raise InputError("only parts of one split can be united: their users or items differ.")
+        times = [p.timestamps for p in parts if p.timestamps is not None]
         return Interactions.from_pairs(
             np.concatenate([p.users for p in parts]),
             np.concatenate([p.items for p in parts]),
+            timestamps=np.concatenate(times) if len(times) == len(parts) else None,
             user_ids=self.user_ids,
             item_ids=self.item_ids,
         )

@@ -83,8 +83,8 @@ class GraphFilter(ItemTable):
         to_users, to_items = self._matrices
         return (to_items @ (to_users @ x)).T.mul(after.to(where)).contiguous()
 
-    def row(self, item: int) -> Tensor:
-        one = Interactions.from_pairs([0], [item], n_items=len(self.vectors))
+    def row(self, item: int, n_items: int) -> Tensor:
+        one = Interactions.from_pairs([0], [item], n_items=n_items)
         found = self.scores(one, np.array([0]))[0].cpu()
         return torch.where(found != 0, found, -torch.inf)
 

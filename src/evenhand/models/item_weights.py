@@ -38,7 +38,7 @@ class ItemTable(ABC):
         """[n, n_items] for users by index, from what they touched: a new tensor."""
 
     @abstractmethod
-    def row(self, item: int) -> Tensor:
+    def row(self, item: int, n_items: int) -> Tensor:
         """[n_items]: the weights of one item, -inf where there is none."""
 
     @abstractmethod
@@ -56,35 +56,62 @@ class ItemTable(ABC):
 
 @dataclass(frozen=True, eq=False)
 class DenseTable(ItemTable):
-    """A weight for every pair of items."""
+    """A weight for every pair of items, or of some items; the others have none."""
 
     weights: Tensor
-    """float32 [n_items, n_items], from row to column"""
+    """float32 [m, m], from row to column"""
+    items: Tensor | None = None
+    """int64 [m], ascending: which items these are; None for all"""
 
     kind: ClassVar[str] = "dense"
     explained: ClassVar[str] = "A user's score of an item is the sum of the weights from the items they touched to it."
 
     def scores(self, touched: Interactions, users: np.ndarray) -> Tensor:
         where = self.weights.device
-        _, items = gather_rows(touched.indptr, touched.items, users)
-        lengths = touched.activity[users]
+        whose, seen = gather_rows(touched.indptr, touched.items, users)
+        if self.items is not None:
+            place = self._places(touched.n_items)[seen]
+            whose, seen = whose[place >= 0], place[place >= 0]
+        lengths = np.bincount(whose, minlength=len(users))
         offsets = torch.from_numpy(np.cumsum(lengths) - lengths)
-        return torch.nn.functional.embedding_bag(
-            torch.from_numpy(items).to(where), self.weights, offsets.to(where), mode="sum"
+        sums = torch.nn.functional.embedding_bag(
+            torch.from_numpy(seen).to(where), self.weights, offsets.to(where), mode="sum"
         )
+        if self.items is None:
+            return sums
+        return sums.new_zeros(len(users), touched.n_items).index_copy_(1, self.items, sums)
 
-    def row(self, item: int) -> Tensor:
-        return self.weights[item]
+    def _places(self, n_items: int) -> np.ndarray:
+        """int64 [n_items]: where each item stands in the weights, -1 where it does not."""
+        assert self.items is not None
+        found = np.full(n_items, -1)
+        found[self.items.cpu().numpy()] = np.arange(len(self.items))
+        return found
+
+    def row(self, item: int, n_items: int) -> Tensor:
+        if self.items is None:
+            return self.weights[item]
+        found = torch.full((n_items,), -torch.inf)
+        if (place := self._places(n_items)[item]) >= 0:
+            found[self.items.cpu()] = self.weights[place].cpu()
+        return found
 
     def tensors(self) -> dict[str, Tensor]:
-        return {"weights": self.weights}
+        return {"weights": self.weights} | ({} if self.items is None else {"items": self.items})
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> DenseTable:
-        return cls(tensors["weights"])
+        return cls(tensors["weights"], tensors.get("items"))
 
     def fits(self, n_items: int) -> bool:
-        return self.weights.shape == (n_items, n_items) and self.weights.dtype == torch.float32
+        items = torch.arange(n_items) if self.items is None else self.items
+        return (
+            self.weights.shape == (len(items), len(items))
+            and self.weights.dtype == torch.float32
+            and (items.ndim, items.dtype) == (1, torch.int64)
+            and bool((items.diff() > 0).all())
+            and (not len(items) or (int(items[0]) >= 0 and int(items[-1]) < n_items))
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,9 +137,9 @@ class SparseTable(ItemTable):
         by_threads(lambda first, last: add_weights(*arrays, first, last), len(users))
         return found
 
-    def row(self, item: int) -> Tensor:
+    def row(self, item: int, n_items: int) -> Tensor:
         mine = slice(self.indptr[item], self.indptr[item + 1])
-        found = torch.full((len(self.indptr) - 1,), -torch.inf)
+        found = torch.full((n_items,), -torch.inf)
         found[torch.from_numpy(self.items[mine].astype(np.int64))] = torch.from_numpy(self.weights[mine])
         return found
 
@@ -148,7 +175,7 @@ class CountTable(ItemTable):
     def scores(self, touched: Interactions, users: np.ndarray) -> Tensor:
         return self.counts.repeat(len(users), 1)
 
-    def row(self, item: int) -> Tensor:
+    def row(self, item: int, n_items: int) -> Tensor:
         raise InputError("a model of counts knows nothing of two items together; ask one of itemknn, ease or als.")
 
     def tensors(self) -> dict[str, Tensor]:
@@ -217,7 +244,7 @@ class ItemWeightModel(Model):
         """
         place = self._position(item, k)
         self.replica(seed)
-        row = self.table.row(place).clone()
+        row = self.table.row(place, self.known.n_items).clone()
         row[place] = -np.inf
         items, scores = top_by(lambda users: row[None].clone(), len(row), np.array([place]), k)
         return list_table(self.known, np.array([0]), items, scores).select(["item", "score"])

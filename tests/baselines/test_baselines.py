@@ -262,8 +262,8 @@ def test_rows_are_gathered_in_the_order_asked() -> None:
         ("ease:l2=0", "l2 must be a positive number, not 0."),
         ("ease:l2=inf", "l2 must be a positive number, not inf."),
         ("ease:l2=much", "l2 must be a positive number, not much."),
-        ("ease:lambda=3", "unknown parameter of 'ease' 'lambda'; Known: balance, l2."),
-        ("popular:k=3", "method 'popular' has no parameters, but 'k' was given."),
+        ("ease:lambda=3", "unknown parameter of 'ease' 'lambda'; Known: balance, l2, max_items."),
+        ("popular:k=3", "unknown parameter of 'popular' 'k'; Known: half_life."),
         ("itemknn:neighbours=0", "neighbours must be a whole number of at least 1, not 0."),
         ("itemknn:neighbours=2.5", "neighbours must be a whole number of at least 1, not 2.5."),
         ("itemknn:shrink=-1", "shrink must be a number of at least 0, not -1."),
@@ -292,8 +292,8 @@ def test_ease_says_beforehand_what_would_not_fit(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(InputError) as caught:
         eh.EASE().fit_pairs(wide)
     assert str(caught.value) == (
-        "EASE on 50,000 items needs about 60.0 GB of memory, but 8.0 GB are free on cpu; "
-        "leave rare items out, or take itemknn or als instead."
+        "EASE on 50,000 items needs about 10.0 GB of memory, but 8.0 GB are free on cpu; "
+        "lower max_items, or take itemknn, gfcf or als instead."
     )
 
 
@@ -338,7 +338,7 @@ def test_baselines_stand_in_the_same_table() -> None:
     assert [row.metrics["ndcg"].std is None for row in found.rows] == [False, True, False, True]
     document = found.to_json()
     recorded = document["configuration"]["methods"]["ease:l2=30"]
-    assert recorded == {"method": "ease", "parameters": {"l2": 30, "balance": 0}}
+    assert recorded == {"method": "ease", "parameters": {"l2": 30, "balance": 0, "max_items": "all"}}
     assert document["training"]["popular"]["chosen_epochs"] == []
 
 

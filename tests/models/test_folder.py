@@ -81,7 +81,7 @@ def test_the_card_shows_results_and_how_to_load(tmp_path: Path) -> None:
     made.save(tmp_path / "films")
     lines = (tmp_path / "films" / "README.md").read_text(encoding="utf-8").splitlines()
     assert lines[0] == "# films"
-    assert "| k | precision ↑ | OHR ↓ |" in lines
+    assert "| k | Precision ↑ | OHR ↓ |" in lines
     assert "| 5 | 0.2500 ± 0.0100 | – |" in lines
     assert "| 10 | 0.2000 | – |" in lines
     assert f"- 9 users, 12 items, {len(made.known)} known pairs" in lines
