@@ -14,10 +14,12 @@ from torch import Tensor
 from evenhand.data.interactions import Interactions
 from evenhand.encoders import MF
 from evenhand.encoders.base import Vectors
-from evenhand.methods import contender
+from evenhand.methods import parse
 from evenhand.objectives import BSL, PSL, AUCSoftmax, SLatK, Softmax
 from evenhand.objectives.base import Scored
-from evenhand.objectives.softmax import SLatKLoss, SoftmaxLoss, contrast, ranks, top_k_edge
+from evenhand.objectives.bc import contrast
+from evenhand.objectives.softmax import SoftmaxLoss
+from evenhand.objectives.softmax_relatives import SLatKLoss, ranks, top_k_edge
 from evenhand.samplers.auc import posterior
 from evenhand.utils.errors import InputError
 
@@ -348,5 +350,5 @@ def test_in_the_end_products_are_cosines() -> None:
 )
 def test_wrong_parameters_are_refused_in_one_sentence(text: str, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence) as problem:
-        contender(text)
+        parse(text)
     assert "\n" not in str(problem.value)

@@ -7,7 +7,8 @@ from evenhand.objectives.cause import CausE
 from evenhand.objectives.ips import IPS
 from evenhand.objectives.macr import MACR
 from evenhand.objectives.reg import Reg
-from evenhand.objectives.softmax import BSL, PSL, AUCSoftmax, SLatK, Softmax
+from evenhand.objectives.softmax import Softmax
+from evenhand.objectives.softmax_relatives import BSL, PSL, AUCSoftmax, SLatK
 
 __all__ = [
     "BPR",

@@ -14,11 +14,12 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Tables, Vectors
 from evenhand.objectives.base import Loss, Objective, Scored, mine, normal
-from evenhand.objectives.softmax import contrast, cosine, cosines, unit_length, unit_products
+from evenhand.objectives.softmax import unit_length
 from evenhand.samplers.base import rows
 from evenhand.utils.errors import InputError, unknown
 
@@ -155,3 +156,30 @@ class RunningBCLoss(Loss):
         """[r, B, B]: cosines with the batch's positives; -inf where that is the user's own positive."""
         same = batch.positives.unsqueeze(1) == batch.positives.unsqueeze(2)
         return unit_products(user, positive).masked_fill(same, -torch.inf)
+
+
+def cosine(a: Tensor, b: Tensor) -> Tensor:
+    """Along the last axis; 0 where a vector is 0. Faster than to make unit vectors of all b first."""
+    length = torch.linalg.vector_norm(a, dim=-1) * torch.linalg.vector_norm(b, dim=-1)
+    return (a * b).sum(-1) / length.clamp_min(1e-12)
+
+
+def cosines(users: Tensor, items: Tensor, index: Tensor) -> Tensor:
+    """[r, B, n]: of each user [r, B, d] with the items [r, N, d] that index [r, B, n] names.
+
+    Where a user's items hold more numbers than the table has rows, products with all of them cost less.
+    """
+    if items.shape[1] > index.shape[2] * items.shape[2]:
+        return cosine(users.unsqueeze(2), rows(items, index))
+    return unit_products(users, items).gather(-1, index)
+
+
+def unit_products(a: Tensor, b: Tensor) -> Tensor:
+    """[r, A, B]: the cosines of all pairs."""
+    return normalize(a, dim=-1) @ normalize(b, dim=-1).mT
+
+
+def contrast(positive: Tensor, negatives: Tensor, temperature: float) -> Tensor:
+    """[r]: the mean of form (S) of scores [r, B] against those of their own negatives [r, B, n]."""
+    logits = torch.cat([positive.unsqueeze(-1), negatives], -1) / temperature
+    return (logits.logsumexp(-1) - logits[..., 0]).mean(1)

@@ -79,7 +79,7 @@ class BoundSampler(ABC):
         self.n_users, self.n_items = train.n_users, train.n_items
         activity = torch.from_numpy(train.activity).to(self.device)
         self.observed = activity
-        """int64 [n_users]: how many items each user touched, |I_u⁺|."""
+        """int64 [n_users]: how many items each user has, |I_u⁺|."""
 
     @property
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Draws from what a user has *not* touched, exactly and without rejection.
+"""Draws from what a user has *not* interacted with, exactly and without rejection.
 
 Take the items in order and cut the user's own out; the mass that remains is an interval. A point of it is
 found by one binary search in the user's sorted row, so a draw costs O(log) whatever the catalogue's size
@@ -19,7 +19,7 @@ from evenhand.utils.errors import InputError
 _WEIGHT_RESOLUTION = 2**36
 
 
-class UnobservedLaw:
+class UnobservedDistribution:
     """`P(j | u) ∝ weight_j` over the items that user u has no interaction with.
 
     `weights` are non-negative; None means all equal. They are held as integers with a total of about
@@ -42,7 +42,7 @@ class UnobservedLaw:
             left = total - (before_pair[train.indptr[1:]] - before_pair[train.indptr[:-1]])
             self.before_item, self.before_pair = self._tensor(before_item), self._tensor(before_pair)
         if train.n_users * (total + 1) >= 2**63:
-            raise InputError(f"{train.n_users:,} users are too many for a weighted law.")
+            raise InputError(f"{train.n_users:,} users are too many for a weighted distribution.")
         self._stride = total + 1
         self._row_start = self._tensor(train.indptr[:-1])
         self.mass = self._tensor(left)

@@ -73,7 +73,7 @@ class NumbaEngine(Engine):
             held=np.zeros(train.n_users + 1, dtype=np.int64) if held is None else held.indptr,
             held_items=train.items[:0] if held is None else held.items,
         )
-        self._choose, self._law = _choice(trainer)
+        self._choose, self._tables = _choice(trainer)
         self._sides = [one_side(trainer, number, number * trainer.settings.batch) for number in (0, 1)]
         replicas, batch = len(trainer.seeds), min(trainer.settings.batch, len(trainer.users))
         self._bench = Bench(
@@ -104,7 +104,7 @@ class NumbaEngine(Engine):
             begin = step * trainer.settings.batch
             size = min(trainer.settings.batch, order.shape[1] - begin)
             self._choose(
-                self._law,
+                self._tables,
                 size,
                 begin,
                 step,
@@ -123,12 +123,12 @@ class NumbaEngine(Engine):
         return torch.from_numpy(tally)
 
     def _read_alpha(self) -> None:
-        if isinstance(self._law, Optimal):
-            self._law.alpha[:] = [float(one.diagnostics()["alpha"]) for one in self.trainer.samplers]
+        if isinstance(self._tables, Optimal):
+            self._tables.alpha[:] = [float(one.diagnostics()["alpha"]) for one in self.trainer.samplers]
 
     def _write_alpha(self) -> None:
-        if isinstance(self._law, Optimal):
-            for sampler, alpha in zip(self.trainer.samplers, self._law.alpha.tolist(), strict=True):
+        if isinstance(self._tables, Optimal):
+            for sampler, alpha in zip(self.trainer.samplers, self._tables.alpha.tolist(), strict=True):
                 sampler.load_state({"alpha": torch.tensor([alpha])} if sampler.state() else {})
 
 
@@ -176,7 +176,7 @@ def _choice(trainer: Trainer) -> tuple[Any, Weighted | Grouped | Pool | Optimal]
     if isinstance(sampler, AUCBound):
         return choose_optimal, _optimal(trainer, sampler)
     if isinstance(sampler, DynamicBound):
-        mass = sampler.law.mass.numpy()
+        mass = sampler.distribution.mass.numpy()
         return choose_highest, Pool(train.indptr, train.items, mass, sampler.candidates)
     if isinstance(sampler, GroupBound):
         choice, begin, left, item_at = (
@@ -185,11 +185,11 @@ def _choice(trainer: Trainer) -> tuple[Any, Weighted | Grouped | Pool | Optimal]
         rows = sampler.regrouped
         return choose_grouped, Grouped(rows.indptr, rows.items, choice, begin, left, item_at)
     assert isinstance(sampler, StaticBound)
-    law, nothing = sampler.law, np.empty(0, dtype=np.int64)
+    distribution, nothing = sampler.distribution, np.empty(0, dtype=np.int64)
     before_item, before_pair = (
-        nothing if table is None else table.numpy() for table in (law.before_item, law.before_pair)
+        nothing if table is None else table.numpy() for table in (distribution.before_item, distribution.before_pair)
     )
-    mass = law.mass.numpy()
+    mass = distribution.mass.numpy()
     return choose_weighted, Weighted(train.indptr, train.items, mass, before_item, before_pair)
 
 
@@ -201,7 +201,7 @@ def _optimal(trainer: Trainer, first: AUCBound) -> Optimal:
     return Optimal(
         indptr=trainer.train.indptr,
         items=trainer.train.items,
-        mass=first.law.mass.numpy(),
+        mass=first.distribution.mass.numpy(),
         candidates=first.candidates,
         probes=first.probes,
         draws=first.shared_width,

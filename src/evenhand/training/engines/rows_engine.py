@@ -6,7 +6,7 @@ longest pass compiled. A replica gives the same bits on any number of threads an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numba
 import numpy as np
@@ -14,18 +14,16 @@ import torch
 from torch import Tensor
 
 from evenhand.objectives.base import Scored
-from evenhand.objectives.softmax import AUCSoftmaxLoss, PSLLoss, SoftmaxLoss
+from evenhand.objectives.softmax import SoftmaxLoss
+from evenhand.objectives.softmax_relatives import AUCSoftmaxLoss, PSLLoss
 from evenhand.training.engines.base import Engine, Plan
 from evenhand.training.engines.numba_engine import CORRECTIONS, compiled_code, one_side, table_of
-from evenhand.training.engines.softmax_rows import clear_columns, mask_rows, place_columns, softmax_rows
+from evenhand.training.engines.softmax_rows import clear_columns, place_columns, softmax_rows
 from evenhand.training.engines.steps import Moves, move_rows
 from evenhand.utils import keyed
 
 if TYPE_CHECKING:
     from evenhand.training.trainer import Trainer
-
-
-_moved: Any = move_rows
 
 
 class RowsEngine(Engine):
@@ -41,7 +39,7 @@ class RowsEngine(Engine):
     def run(self, plan: Plan, first: int, last: int) -> Tensor:
         trainer, loss = self.trainer, self.trainer.loss
         assert isinstance(loss, SoftmaxLoss)
-        loss.compiled, loss.masked = self._margins, self._masked  # type: ignore[method-assign]
+        loss.compiled = self._margins
         adam, size = trainer.optimisers[0], trainer.settings.batch
         tables = [table_of(adam, side, self._sides[side]) for side in (0, 1)]
         numbers = (trainer.rates(plan.epoch), adam.decay, trainer.l2)
@@ -62,7 +60,7 @@ class RowsEngine(Engine):
                     mine = [type(table)(*(part[r : r + 1] for part in table)) for table in tables]
                     moves = Moves(lr[r : r + 1], decay[r : r + 1], l2[r : r + 1], *CORRECTIONS)
                     of = [index.numpy() for index in (users[r], positives[r], negatives[r, 0])]
-                    _moved(threads, *of, *rows, *mine, moves, self._used, done)
+                    move_rows(threads, *of, *rows, *mine, moves, self._used, done)
                     tally[0, r] += value
                 tally[1:] += trainer.shares_of(users, negatives)
         adam.count(last - first)
@@ -89,16 +87,6 @@ class RowsEngine(Engine):
             )
         )
         return float(loss.detach()), [one.numpy() for one in torch.autograd.grad(loss.sum(), rows)]
-
-    def _masked(self, batch: Scored) -> Tensor:
-        """As `SoftmaxLoss.masked`."""
-        negatives = batch.negatives.flatten().numpy()
-        found = np.zeros((batch.users.shape[1], len(negatives)), dtype=np.bool_)
-        train = self.trainer.train
-        place_columns(negatives, self._column, self._following)
-        mask_rows(batch.users[0].numpy(), train.indptr, train.items, self._column, self._following, found)
-        clear_columns(negatives, self._column)
-        return torch.from_numpy(found).unsqueeze(0)
 
     def _margins(self, loss: SoftmaxLoss, batch: Scored, x: Tensor, own: Tensor) -> Tensor | None:
         """Margins [1, B], with slopes left in x; None for curves other than the exponential."""

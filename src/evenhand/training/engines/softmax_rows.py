@@ -36,13 +36,6 @@ def clear_columns(negatives: Any, column: Any) -> None:
 
 
 @compiled(error_model="numpy", parallel=True)
-def mask_rows(users: Any, indptr: Any, items: Any, column: Any, following: Any, masked: Any) -> None:
-    """masked [B, n]: whether a shared negative is an item of the row's user."""
-    for b in prange(len(users)):
-        _mark(b, users[b], indptr, items, column, following, masked, True)
-
-
-@compiled(error_model="numpy", parallel=True)
 def softmax_rows(
     x: Any, own: Any, scale: Any, offset: Any, prior: Any, alpha: Any, users: Any, indptr: Any, items: Any,
     column: Any, following: Any, margin: Any,
