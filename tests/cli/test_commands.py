@@ -320,7 +320,7 @@ def test_datasets_are_listed_with_their_place(tmp_path: Path, monkeypatch: pytes
 def test_methods_are_listed_with_their_defaults() -> None:
     found = {one["name"]: one["parameters"] for one in document("methods")["methods"]}
     assert {"rns", "pns", "dns", "fairstatic", "auc-ns"} <= set(found)
-    assert found["dns"] == {"candidates": 5}
+    assert found["dns"] == {"candidates": 5, "top": 1}
     ended = evenhand("methods")
     assert "alpha=0.75 (0.5..1), beta=0.01 (0.001..1:log)" in ended.out
 

@@ -111,16 +111,16 @@ def command(
     with run_folder(plan.folder, force, resume) as checkpoints:
         with task(one.label) as on_epoch:
             fitted = one.fit_under(plan.conditions, on_epoch=on_epoch, checkpoints=checkpoints, resume=resume)
-        final = fitted.model
         if refit:
             with task(f"{one.label}, on all data") as on_epoch:
-                final = one.refit(fitted, plan.conditions.split, device=training.device, on_epoch=on_epoch)
+                fitted = one.for_production(fitted, plan.conditions, on_epoch)
+        final = fitted.model
         say_size(final)
         final.having(info={**final.info, "data": plan.data}).save(out, force=True)
     rows = rows_of(one, fitted.results)
     recommends = final.seeds[final.best]
     if json:
-        seeds = list(range(training.seeds if one.seeded else 1))
+        seeds = list(fitted.model.seeds) if refit else list(range(training.seeds if one.seeded else 1))
         document = {"model": out, "seeds": seeds, "recommending_seed": recommends}
         show.print_json(document | {"rows": [row.to_json() for row in rows], "notes": list(fitted.notes)})
         return

@@ -54,7 +54,7 @@ def scaled_to_best(scores: Tensor, seen: tuple[Tensor, Tensor]) -> Tensor:
     scores = scores.float()
     new = scores.index_put(seen, torch.zeros((), device=scores.device))
     count = scores.shape[1] - torch.bincount(seen[0], minlength=len(scores)).unsqueeze(1)
-    moved = scores - new.sum(1, keepdim=True) / count
+    moved = scores - new.sum(1, keepdim=True) / count.clamp(min=1)
     best = moved.index_put(seen, torch.zeros((), device=scores.device)).amax(1, keepdim=True)
     return moved / torch.where(best > 0, best, torch.inf)
 

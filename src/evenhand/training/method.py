@@ -280,6 +280,14 @@ class Method(ABC):
     def refit(self, fit: Fit, split: Split, *, device: str = "auto", on_epoch: OnEpoch | None = None) -> Model:
         """A model for production: fitted to every part, as `fit` found it best, with the seed that recommends."""
 
+    def for_production(self, fit: Fit, conditions: Conditions, on_epoch: OnEpoch | None = None) -> Fit:
+        """The same fitted to everything; a test part that was given stays out, and is measured with that model."""
+        model = self.refit(fit, conditions.split, device=str(conditions.device), on_epoch=on_epoch)
+        if conditions.split.how != "given" or not len(conditions.split.test):
+            return replace(fit, model=model.having(metrics=fit.model.metrics))
+        results = conditions.measured([model.scorer(model.best)])
+        return replace(fit, model=model.having(metrics=metrics_json(results)), results=results)
+
     @abstractmethod
     def update(
         self,
