@@ -145,9 +145,9 @@ def models() -> None:
         "vectors": FactorModel(
             torch.randn(1, 9, 4, generator=generator), torch.randn(1, 12, 4, generator=generator), **common
         ),
-        "dense": ItemWeightModel(DenseTable(torch.from_numpy(weights)), touched=known, **common),
-        "sparse": ItemWeightModel(sparse, touched=known, **common),
-        "counts": ItemWeightModel(CountTable(torch.arange(12).double()), touched=known, **common),
+        "dense": ItemWeightModel(DenseTable(torch.from_numpy(weights)), seen=known, **common),
+        "sparse": ItemWeightModel(sparse, seen=known, **common),
+        "counts": ItemWeightModel(CountTable(torch.arange(12).double()), seen=known, **common),
     }
     dense, counts = made["dense"], made["counts"]
     made["blend"] = BlendModel((dense, counts), (0.7, 0.3), **common)

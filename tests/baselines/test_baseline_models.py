@@ -98,7 +98,7 @@ def test_the_card_says_what_a_score_is(baseline: Baseline, tmp_path: Path) -> No
     baseline.fit_pairs(LOG).save(tmp_path / "m")
     card = (tmp_path / "m" / "README.md").read_text(encoding="utf-8")
     assert baseline.label in card
-    assert ("the number of users who touched it" in card) == (baseline.name == "popular")
+    assert ("the number of users who interacted with it" in card) == (baseline.name == "popular")
     assert "inner product" not in card
 
 
@@ -249,7 +249,7 @@ def test_a_refit_sees_every_part(baseline: Baseline) -> None:
     assert not whole.metrics
     assert whole.info["split"].endswith("; refitted on all parts")
     if isinstance(whole, ItemWeightModel):
-        assert len(whole.touched) == len(LOG)
+        assert len(whole.seen) == len(LOG)
 
 
 @pytest.mark.parametrize("baseline", EVERY, ids=name_of)
@@ -293,7 +293,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_model_for_production_is_measured_as_it_is_saved(desk: Path, tmp_path: Path) -> None:
     files = ("--test", desk / "test.csv")
     made = evenhand("train", desk / "train.csv", *files, "--method", "ease:l2=30", "--out", tmp_path / "m", "--json")
-    assert len(load(tmp_path / "m").known) == len(SPLIT.consumed)
+    assert len(eh.load(tmp_path / "m").known) == len(SPLIT.consumed)
     assert evenhand("recommend", tmp_path / "m", "--out", tmp_path / "lists.csv").code == 0
     found = evenhand("evaluate", tmp_path / "lists.csv", "--train", desk / "train.csv", *files, "--json").document
     for ours, theirs in zip(made.document["rows"], found["rows"], strict=True):

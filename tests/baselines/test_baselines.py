@@ -355,7 +355,7 @@ def test_the_protocol_decides_what_is_seen_and_masked(protocol: Any) -> None:
     assert len(found.scorers) == 1
     # The paper's protocol has no validation part: its pairs are train pairs.
     seen = SPLIT.train if protocol == "honest" else SPLIT.consumed
-    assert found.model.touched.keys.tolist() == seen.keys.tolist()
+    assert found.model.seen.keys.tolist() == seen.keys.tolist()
     alone = eh.EASE(l2=30).fit_pairs(seen).having(known=SPLIT.consumed).recommend(k=5)
     table = eh.evaluate(alone, SPLIT, k=(5,), hot=protocol)
     mine = found.results[5][0].metrics["precision"]

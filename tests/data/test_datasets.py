@@ -240,9 +240,9 @@ def flipped() -> bytes:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"<html>Sorry</html>", "not a whole zip file"),
-        (WHOLE[: len(WHOLE) // 2], "not a whole zip file"),
-        (flipped(), "not a whole zip file"),
+        (b"<html>Sorry</html>", "not a complete zip file"),
+        (WHOLE[: len(WHOLE) // 2], "not a complete zip file"),
+        (flipped(), "not a complete zip file"),
         (zipped({"something/else.txt": "hello"}), "is not ml-1m: it holds no ratings.dat"),
         (zipped({"../ratings.dat": RATINGS_DAT}), "'../ratings.dat', which could write outside"),
         (zipped({"/ratings.dat": RATINGS_DAT}), "could write outside"),

@@ -7,7 +7,7 @@ import evenhand as eh
 from evenhand.data.feedback_world import simulate_rounds
 from evenhand.data.popularity import hot_items
 from evenhand.data.simulate import Simulation
-from evenhand.experiments.feedback_loop import _judge, feedback_loop
+from evenhand.experiments.feedback_loop import _measured, feedback_loop
 
 SETTINGS = eh.Settings(epochs=3, batch=256)
 
@@ -17,14 +17,14 @@ def world() -> Simulation:
     return eh.simulate(80, 60, 600, uniform_test=5, seed=1)
 
 
-def test_a_round_is_judged_against_the_truth(world: Simulation) -> None:
+def test_a_round_is_measured_against_the_truth(world: Simulation) -> None:
     """By a plain loop over users and shown items."""
     rng = np.random.default_rng(0)
     top = np.array([rng.permutation(60)[:7] for _ in range(80)])
     top[3, 5:] = -1
     (turn,) = simulate_rounds(world, lambda log: top, 1, 7)
     hot = hot_items(world.log.popularity)
-    found = _judge(world, turn, hot)
+    found = _measured(world, turn, hot)
     over, liked, shown = [], 0, 0
     for user in range(80):
         items = [item for item in top[user] if item >= 0]

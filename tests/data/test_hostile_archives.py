@@ -81,17 +81,17 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     ),
     "lzma": (archive(("ml-100k/u.data", DATA), method=zipfile.ZIP_LZMA), "not read here"),
     "bzip2": (archive(("ml-100k/u.data", DATA), method=zipfile.ZIP_BZIP2), "not read here"),
-    "encrypted": (encrypted(SOUND), "not a whole zip"),
-    "wrong checksum": (wrong_crc(SOUND), "not a whole zip"),
+    "encrypted": (encrypted(SOUND), "not a complete zip"),
+    "wrong checksum": (wrong_crc(SOUND), "not a complete zip"),
     "too large": (archive(("ml-100k/u.data", "1\t2\t3\t4\n" * 20_000)), "more than 100,000 bytes"),
     "too large in secret": (
         lying_about_size(archive(("ml-100k/u.data", "1\t2\t3\t4\n" * 20_000)), 10),
-        r"more than 100,000 bytes|not a whole zip",
+        r"more than 100,000 bytes|not a complete zip",
     ),
     "many files": (archive(*((f"{n}", "") for n in range(60))), "more than any dataset"),
-    "before the beginning": (before_the_beginning(SOUND), "not a whole zip"),
-    "cut off": (SOUND[:-30], "not a whole zip"),
-    "no zip": (b"PK\x03\x04" + b"\0" * 100, "not a whole zip"),
+    "before the beginning": (before_the_beginning(SOUND), "not a complete zip"),
+    "cut off": (SOUND[:-30], "not a complete zip"),
+    "no zip": (b"PK\x03\x04" + b"\0" * 100, "not a complete zip"),
 }
 
 

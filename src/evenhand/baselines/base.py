@@ -69,7 +69,7 @@ class Baseline(Method):
 
     def item_model(self, train: Interactions, table: ItemTable) -> ItemWeightModel:
         """A model whose users are what they interacted with, and whose items have weights for each other."""
-        return ItemWeightModel(table, known=train, touched=train, info=self.description())
+        return ItemWeightModel(table, known=train, seen=train, info=self.description())
 
     # ---- the contract
 
@@ -134,7 +134,12 @@ class Baseline(Method):
             raise InputError("the new data holds no pair that the model does not know already.")
         everything, where = known.union(newer), resolve_device(device)
         models = [self.settle(everything, None, seed, where, on_epoch)[0].on_cpu() for seed in model.seeds]
-        info = {**model.info, "split": f"an update with {len(everything) - len(known):,} new pairs"}
+        info = {
+            **model.info,
+            "split": f"an update with {len(everything) - len(known):,} new pairs",
+            "fingerprint": {"train": fingerprint(everything)},
+            "versions": versions(where),
+        }
         found = stacked(models, model.seeds, model.best).having(info=info, known=everything)
         return Fit(found, {}, None, notes=notes)
 

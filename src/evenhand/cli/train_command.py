@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +13,8 @@ from evenhand.cli import options as opt
 from evenhand.cli.options import flattened
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from evenhand.models.base import Model
 
 _LARGE = 10**9
@@ -59,6 +62,8 @@ def command(
     ] = True,
     k: opt.Ks = "5,10,20",
     hot: opt.Hot = None,
+    items_file: opt.ItemsFile = None,
+    title: opt.Title = None,
     force: opt.Force = False,
     resume: opt.Resume = False,
     json: opt.Json = False,
@@ -70,7 +75,9 @@ def command(
     from evenhand.cli.plan import make_plan
     from evenhand.experiments.compare import rows_of
     from evenhand.experiments.output import run_folder
+    from evenhand.experiments.verdict import headline
     from evenhand.methods import on_top_of, parse, recipe_text
+    from evenhand.models.folder import check_ours
     from evenhand.utils.errors import InputError
     from evenhand.utils.progress import task
 
@@ -105,6 +112,8 @@ def command(
         hot=hot,
         resume=resume,
     )
+    check_ours(Path(out))
+    titles = _titles(items_file, title, reading.item, plan.source.split.train.item_ids)
     if explain:
         plan.explain(json)
     (one,) = plan.methods
@@ -116,7 +125,7 @@ def command(
                 fitted = one.for_production(fitted, plan.conditions, on_epoch)
         final = fitted.model
         say_size(final)
-        final.having(info={**final.info, "data": plan.data}).save(out, force=True)
+        final.having(info={**final.info, "data": plan.data}, titles=titles).save(out, force=True)
     rows = rows_of(one, fitted.results)
     recommends = final.seeds[final.best]
     if json:
@@ -130,6 +139,7 @@ def command(
     show.print_notes(screen, [f"split {plan.source.split.description}", *fitted.notes, *shortened])
     if "tried" in final.info:
         show.print_tried(screen, final.info["tried"])
+    show.print_sentence(screen, headline(fitted.results))
     which = f" (seed {recommends} recommends)" if one.seeded and not is_recipe else ""
     show.print_sentence(screen, f"Model written to {out}/{which}.")
 
@@ -142,6 +152,20 @@ def for_aim(splitting: opt.Splitting, aim: str) -> opt.Splitting:
     if rule is None or splitting.split != opt.Splitting().split:
         return splitting
     return replace(splitting, validation=rule) if splitting.test is not None else replace(splitting, split=rule)
+
+
+def _titles(items_file: str | None, title: str | None, item: str, item_ids: pa.Array) -> pa.Array | None:
+    """What the items are called, for the model to keep; read before anything is trained."""
+    from evenhand.data.reading.read import column_names
+    from evenhand.models.titles import read_titles
+    from evenhand.utils.errors import InputError
+
+    if items_file is None:
+        if title is not None:
+            raise InputError("--title names a column of --items-file; give the file too.")
+        return None
+    column = item if item in column_names(items_file) else "item"
+    return read_titles(items_file, item_ids, item=column, title=title or "title")
 
 
 def _training_given(training: opt.Training, sampling: opt.Sampling) -> set[str]:

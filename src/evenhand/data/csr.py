@@ -1,4 +1,4 @@
-"""Rows of unequal length in whole-array operations: the one place that knows the index arithmetic of CSR."""
+"""Rows of unequal length in array operations: the one place that knows the index arithmetic of CSR."""
 
 from __future__ import annotations
 

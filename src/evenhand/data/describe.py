@@ -47,30 +47,22 @@ class DatasetSummary:
 
 
 def describe(data: Interactions | Split) -> DatasetSummary:
-    """Summarise interactions, or a split as a whole.
+    """Summarise interactions, or all parts of a split.
 
     >>> found = describe(Interactions.from_pairs([0, 0, 1], [0, 1, 0]))
     >>> found.density, found.activity_max
     (0.75, 2)
     """
-    parts: dict[str, int] = {}
-    whole = data
-    if not isinstance(data, Interactions):
-        parts = {
-            name: len(part)
-            for name, part in (("train", data.train), ("validation", data.validation), ("test", data.test))
-            if part is not None
-        }
-        whole = data.train.union(data.validation, data.test)
-    assert isinstance(whole, Interactions)
-    activity = whole.activity if whole.n_users else np.zeros(1, dtype=np.int64)
+    parts = {} if isinstance(data, Interactions) else {name: len(part) for name, part in data.parts().items()}
+    log = data if isinstance(data, Interactions) else data.consumed.union(data.test)
+    activity = log.activity if log.n_users else np.zeros(1, dtype=np.int64)
     return DatasetSummary(
-        users=whole.n_users,
-        items=whole.n_items,
-        pairs=len(whole),
-        density=len(whole) / max(1, whole.n_users * whole.n_items),
-        popularity_gini=gini(whole.popularity),
-        hot_share=share_of_hottest(whole.popularity),
+        users=log.n_users,
+        items=log.n_items,
+        pairs=len(log),
+        density=len(log) / max(1, log.n_users * log.n_items),
+        popularity_gini=gini(log.popularity),
+        hot_share=share_of_hottest(log.popularity),
         activity_min=int(activity.min()),
         activity_median=float(np.median(activity)),
         activity_max=int(activity.max()),

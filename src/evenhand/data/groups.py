@@ -18,7 +18,7 @@ _SHOWN = 5
 def read_groups(source: str, data: Interactions, item: str = "item") -> tuple[int, ...]:
     """The group of every item of `data`, from `FILE:COLUMN`; groups are numbered in the order of their names.
 
-    Every item must have just one group: without one it would have no law to be drawn by. Items and groups
+    Every item must have just one group: without one a sampler could not draw it. Items and groups
     that do not occur in `data` are passed over.
     """
     from evenhand.data.reading.read import read_columns

@@ -51,7 +51,7 @@ def hot_items(popularity: np.ndarray, share: float = DEFAULT_SHARE) -> np.ndarra
     """bool [n_items]: the items at least as popular as the one that opens the top `share`.
 
     That item stands at position int((1 - share) * n_items), from 0, in ascending order. Ties with it are hot
-    too, so the set may be larger than the share; an item that nobody touched is never hot.
+    too, so the set may be larger than the share; an item without an interaction is never hot.
 
     >>> hot_items(np.array([5, 1, 3, 3, 0]), share=0.4)
     array([ True, False,  True,  True, False])

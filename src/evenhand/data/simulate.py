@@ -66,7 +66,7 @@ class Simulation:
 
     @cached_property
     def uniform_split(self) -> Split:
-        """The whole biased log as train (less validation), `uniform_test` as the unbiased test."""
+        """All of the biased log as train (less validation), `uniform_test` as the unbiased test."""
         from evenhand.data.splits import given_split
 
         return given_split(self.log, self.uniform_test, validation=self.validation, seed=self.seed)
@@ -155,8 +155,8 @@ def simulate(
 def simulate_log(n_users: int, n_items: int, n_interactions: int, *, seed: int = 0) -> Interactions:
     """A long-tailed log without a truth, in time and memory of its own length: for measuring speed.
 
-    Items follow Zipf's law with exponent 1 (shifted by 10, as the top of real catalogues is flatter), users
-    a log-normal activity; both in random order. Repeated pairs collapse, so there are somewhat fewer pairs.
+    Item popularity is Zipf-distributed with exponent 1 (shifted by 10, as the top of real catalogues is flatter), user
+    activity log-normal; both in random order. Repeats are merged, so there are somewhat fewer pairs.
     """
     _check(n_users, n_items, n_interactions, dim=1, uniform_test=0)
     rng = np.random.Generator(np.random.PCG64(seed))

@@ -171,10 +171,10 @@ RULES: dict[str, Rule] = {
 }
 """Every way to hold out a part, by the name that commands and functions take.
 
-- random: pairs drawn over the whole log.
+- random: pairs drawn from all of the log.
 - per-user: that share of each user's pairs, rounded down, so that nobody's only pair is drawn.
 - leave-last-out (or last): each user's last pair; users with too few pairs for that keep all. The share has no effect.
-- time: the last pairs of the whole log, or all from a given moment on; pairs of one moment stay together if they can.
+- time: the last pairs of the log, or all from a given moment on; pairs of one moment stay together if they can.
 - popularity-shift: items drawn uniformly, whatever their popularity; every item and every user keeps a pair.
 """
 

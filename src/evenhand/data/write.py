@@ -1,4 +1,4 @@
-"""Tables out: by the file's ending, whole or not at all."""
+"""Writes tables as parquet, csv or tsv, by the file's ending; a reader never sees half a file."""
 
 from __future__ import annotations
 

@@ -115,6 +115,7 @@ FIXED: Mapping[type, Mapping[str, str]] = {
         "updates": "it belongs to the size of the data",
         "engine": "it does not change what is learned",
         "eval_users": "it decides how exact the measure is, and the speed",
+        "seconds": _COST,
     },
     MF: {"dim": _SIZE},
     LightGCN: {"dim": _SIZE},

@@ -82,6 +82,7 @@ class BlendModel(Model):
     scale: Scale = "best"
     fitted_to: Interactions | None = None
     """The pairs that the parts were fitted to, where `known` has more: what a user had then sets the scale."""
+    titles: pa.Array | None = None
 
     kind: ClassVar[str] = "blend"
     likeness: ClassVar[str] = "score"
@@ -101,8 +102,15 @@ class BlendModel(Model):
             f"say, each with mean 0 and {rule}."
         )
 
+    def as_vectors(self) -> FactorModel:
+        """One part alone ranks as its vectors do: a positive weight and a user's own scale change no order."""
+        (part, weight), *more = zip(self.parts, self.weights, strict=True)
+        if more or weight <= 0 or not isinstance(part, FactorModel):
+            raise self.no_vectors()
+        return part
+
     @property
-    def touched(self) -> Interactions:
+    def seen(self) -> Interactions:  # type: ignore[override]
         """The pairs that the scores of the parts are made of."""
         return self.known if self.fitted_to is None else self.fitted_to
 
@@ -112,7 +120,7 @@ class BlendModel(Model):
         def score(users: np.ndarray) -> Tensor:
             total: Tensor | None = None
             for one, weight in zip(scorers, self.weights, strict=True):
-                own = weight * scaled(one(users), self.touched, users, self.scale)
+                own = weight * scaled(one(users), self.seen, users, self.scale)
                 total = own if total is None else total + own.to(total.device)
             assert total is not None
             return total
@@ -126,6 +134,11 @@ class BlendModel(Model):
             for name, tensor in part.tensors().items()
         }
         return {WEIGHTS[self.scale]: torch.tensor(self.weights, dtype=torch.float64), **named}
+
+    def damage(self) -> str | None:
+        if not 0 < len(self.parts) == len(self.weights) or not all(type(weight) is float for weight in self.weights):
+            return "its weights do not match its parts"
+        return next(filter(None, (part.damage() for part in self.parts)), None)
 
     def on_cpu(self) -> Self:
         return replace(self, parts=tuple(part.on_cpu() for part in self.parts))

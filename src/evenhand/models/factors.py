@@ -43,7 +43,9 @@ class FactorModel(Model):
     """Results on test: {"10": {"ndcg": {"mean": …, "std": …, "values": […]}, …}, …}; empty without a test."""
     tables: tuple[Tensor, Tensor] | None = None
     """The learned user and item tables, where the vectors are made from them (LightGCN); else None."""
+    titles: pa.Array | None = None
 
+    seen: ClassVar[None] = None  # type: ignore[misc]
     likeness: ClassVar[str] = "cosine"
 
     def __repr__(self) -> str:
@@ -56,6 +58,9 @@ class FactorModel(Model):
     @property
     def vectors(self) -> tuple[Tensor, Tensor]:
         return self.user_vectors, self.item_vectors
+
+    def as_vectors(self) -> FactorModel:
+        return self
 
     @property
     def kind(self) -> str:
@@ -80,6 +85,18 @@ class FactorModel(Model):
     def on_cpu(self) -> Self:
         return replace(self, user_vectors=self.user_vectors.cpu(), item_vectors=self.item_vectors.cpu())
 
+    def damage(self) -> str | None:
+        tables = self.tables or ()
+        if any(matrix.ndim != 3 or matrix.dtype != torch.float32 for matrix in (*self.vectors, *tables)):
+            return "its vectors are not matrices of 32-bit numbers"
+        replicas, dim = len(self.seeds), self.user_vectors.shape[-1]
+        wanted = [(replicas, size, dim) for size in (self.known.n_users, self.known.n_items)]
+        if [tuple(matrix.shape) for matrix in self.vectors] != wanted:
+            return "its vectors do not match its ids"
+        if any(t.shape[:2] != v.shape[:2] for t, v in zip(tables, self.vectors, strict=False)):
+            return "its tables do not match its ids"
+        return None
+
     def similar(self, item: Any, k: int = 10, *, seed: int | None = None) -> pa.Table:
         """The k items whose vectors point most in the direction of this item's: item, score (the cosine)."""
         place = self._position(item, k)
@@ -93,7 +110,7 @@ class FactorModel(Model):
         )
 
     def with_users(self, history: Interactions) -> Self:
-        """The vectors of these users are solved for from what they touched."""
+        """The vectors of these users are solved for from what they interacted with."""
         from evenhand.models.fold_in import user_vectors
 
         return replace(

@@ -12,11 +12,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
@@ -28,9 +27,6 @@ from evenhand.models.graph_filter import GraphFilter
 from evenhand.models.item_weights import CountTable, DenseTable, ItemTable, ItemWeightModel, SparseTable
 from evenhand.utils.atomic import atomic_folder
 from evenhand.utils.errors import InputError
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 TABLES: Mapping[str, type[ItemTable]] = {
     table.kind: table for table in (DenseTable, SparseTable, CountTable, GraphFilter)
@@ -46,10 +42,12 @@ FILES = (*CONTENT, "README.md", "config.json")
 
 def write_model(model: Model, folder: str | Path, *, force: bool = False) -> None:
     """Write the folder, whole or not at all; one that exists is only replaced with `force`."""
+    check_ours(Path(folder))
     with atomic_folder(folder, FILES, force=force) as place:
         write_tensors(place / "model.safetensors", _separate(model.tensors()))
         write_arrow(place / "users.arrow", {"id": model.known.user_ids})
-        write_arrow(place / "items.arrow", {"id": model.known.item_ids})
+        titles = {} if model.titles is None else {"title": model.titles.cast(pa.string())}
+        write_arrow(place / "items.arrow", {"id": model.known.item_ids, **titles})
         write_arrow(place / "known.arrow", _pairs(model))
         write_json(place / "history.json", [dict(record) for record in model.history])
         (place / "README.md").write_text(model_card(model, Path(folder).name), encoding="utf-8")
@@ -76,6 +74,25 @@ def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
+def check_ours(folder: Path) -> None:
+    """Refuse to write a model over somebody's own README.md or config.json, whatever --force says."""
+    names = [name for name in ("README.md", "config.json") if (folder / name).exists()]
+    if not names or _is_model(folder / "config.json") or (folder / "model.safetensors").is_file():
+        return
+    raise InputError(
+        f"{folder} holds a {names[0]} that no model of evenhand wrote, and a model would replace it; choose another "
+        "folder."
+    )
+
+
+def _is_model(config: Path) -> bool:
+    try:
+        found = json.loads(config.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and "format" in found and "seeds" in found
+
+
 def read_model(folder: str | Path, *, verify: bool = True) -> Model:
     """Read a folder that `write_model` wrote, and make sure that its parts belong together."""
     folder = Path(folder)
@@ -84,7 +101,8 @@ def read_model(folder: str | Path, *, verify: bool = True) -> Model:
         if verify:
             _verify(folder, config.checksums)
         model = _assembled(folder, config)
-        _check_shapes(folder, model)
+        if wrong := model.damage():
+            raise InputError(f"{folder} is damaged: {wrong}.")
     except InputError:
         raise
     except Exception as problem:
@@ -106,6 +124,7 @@ def _assembled(folder: Path, config: _Config) -> Model:
         "info": config.info,
         "history": tuple(history),
         "metrics": config.metrics,
+        "titles": _titles(folder, known),
     }
     if config.kind != BlendModel.kind:
         return _part(config.kind, tensors, pairs, common)
@@ -123,8 +142,8 @@ def _assembled(folder: Path, config: _Config) -> Model:
 def _part(kind: str, tensors: Mapping[str, Tensor], pairs: pa.Table, common: Mapping[str, Any]) -> Part:
     """A model that is not made of others."""
     if kind in TABLES:
-        touched = common["known"].take(pairs["touched"].to_numpy())
-        return ItemWeightModel(TABLES[kind].from_tensors(tensors), touched=touched, **common)
+        seen = common["known"].take(pairs["touched"].to_numpy())
+        return ItemWeightModel(TABLES[kind].from_tensors(tensors), seen=seen, **common)
     names = ("user_tables", "item_tables")
     tables = (tensors[names[0]], tensors[names[1]]) if set(names) <= set(tensors) else None
     return FactorModel(tensors["user_vectors"], tensors["item_vectors"], tables=tables, **common)
@@ -195,37 +214,12 @@ def _verify(folder: Path, checksums: Mapping[str, str]) -> None:
             raise InputError(f"{folder} is damaged: {name} is not the file that was saved; copy the folder anew.")
 
 
-def _check_shapes(folder: Path, model: Model) -> None:
-    """Tensors, ids and seeds must be as many as each other, whatever the checksums say."""
-    if isinstance(model, BlendModel):
-        sound = all(type(weight) is float for weight in model.weights)
-        if not sound or not 0 < len(model.parts) == len(model.weights):
-            raise InputError(f"{folder} is damaged: its weights do not match its parts.")
-        for part in model.parts:
-            _check_shapes(folder, part)
-        return
-    if isinstance(model, ItemWeightModel):
-        if not model.table.fits(model.known.n_items):
-            raise InputError(f"{folder} is damaged: its weights do not match its items.")
-        return
-    assert isinstance(model, FactorModel)
-    if any(matrix.ndim != 3 or matrix.dtype != torch.float32 for matrix in (*model.vectors, *(model.tables or ()))):
-        raise InputError(f"{folder} is damaged: its vectors are not matrices of 32-bit numbers.")
-    replicas, dim = len(model.seeds), model.user_vectors.shape[-1]
-    wanted = [(replicas, size, dim) for size in (model.known.n_users, model.known.n_items)]
-    if [tuple(matrix.shape) for matrix in model.vectors] != wanted:
-        raise InputError(f"{folder} is damaged: its vectors do not match its ids.")
-    tables = model.tables or ()
-    if any(t.shape[:2] != v.shape[:2] for t, v in zip(tables, model.vectors, strict=False)):
-        raise InputError(f"{folder} is damaged: its tables do not match its ids.")
-
-
 def _pairs(model: Model) -> dict[str, pa.Array]:
     """The columns of known.arrow."""
     known = model.known
     columns = {"user": pa.array(known.users), "item": pa.array(known.items)}
-    if isinstance(model, (ItemWeightModel, BlendModel)):
-        columns["touched"] = pa.array(model.touched.contains(known.users, known.items))
+    if model.seen is not None:
+        columns["touched"] = pa.array(model.seen.contains(known.users, known.items))
     return columns
 
 
@@ -244,6 +238,15 @@ def _read_known(folder: Path) -> tuple[Interactions, pa.Table]:
         items=item.astype(np.int32),
     )
     return known, pairs
+
+
+def _titles(folder: Path, known: Interactions) -> pa.Array | None:
+    table = read_arrow(folder / "items.arrow")
+    if "title" not in table.column_names:
+        return None
+    if table.schema.field("title").type != pa.string():
+        raise InputError(f"{folder} is damaged: the titles of its items are no texts.")
+    return pa.concat_arrays([pa.array([], pa.string()), *table["title"].chunks])
 
 
 def _ids(folder: Path, column: pa.ChunkedArray) -> pa.Array:

@@ -50,11 +50,11 @@ class GraphFilter(ItemTable):
         "of the graph of users and items."
     )
 
-    def scores(self, touched: Interactions, users: np.ndarray) -> Tensor:
-        found = self._linear(touched, users)
+    def scores(self, seen: Interactions, users: np.ndarray) -> Tensor:
+        found = self._linear(seen, users)
         if len(self.gains):
-            _, items = gather_rows(touched.indptr, touched.items, users)
-            lengths = touched.activity[users]
+            _, items = gather_rows(seen.indptr, seen.items, users)
+            lengths = seen.activity[users]
             offsets = torch.from_numpy(np.cumsum(lengths) - lengths).to(found.device)
             into, out = self._spectral
             smooth = torch.nn.functional.embedding_bag(
@@ -63,21 +63,21 @@ class GraphFilter(ItemTable):
             found.addmm_(smooth, out.T)
         return found
 
-    def _linear(self, touched: Interactions, users: np.ndarray) -> Tensor:
+    def _linear(self, seen: Interactions, users: np.ndarray) -> Tensor:
         if self.vectors.is_cuda:
-            return self._linear_by_products(touched, users)
+            return self._linear_by_products(seen, users)
         from evenhand.models.compiled_rows import by_threads, propagate
 
         found = torch.zeros(len(users), len(self.vectors))
         rows = np.ascontiguousarray(users, dtype=np.int64)
-        arrays = rows, touched.indptr, touched.items, *self._by_item, self.indptr, self.items, *self._scales
+        arrays = rows, seen.indptr, seen.items, *self._by_item, self.indptr, self.items, *self._scales
         by_threads(lambda first, last: propagate(*arrays, found.numpy(), first, last), len(users))
         return found
 
-    def _linear_by_products(self, touched: Interactions, users: np.ndarray) -> Tensor:
+    def _linear_by_products(self, seen: Interactions, users: np.ndarray) -> Tensor:
         """The same on a GPU, where all paths at once are faster than those that lead somewhere."""
         where, (before, _, after) = self.vectors.device, map(torch.from_numpy, self._scales)
-        row, item = map(torch.from_numpy, gather_rows(touched.indptr, touched.items, users))
+        row, item = map(torch.from_numpy, gather_rows(seen.indptr, seen.items, users))
         x = torch.zeros(len(self.vectors), len(users), device=where)
         x[item.to(where), row.to(where)] = before[item].to(where)
         to_users, to_items = self._matrices

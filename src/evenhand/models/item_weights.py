@@ -34,8 +34,8 @@ class ItemTable(ABC):
     explained: ClassVar[str]
 
     @abstractmethod
-    def scores(self, touched: Interactions, users: np.ndarray) -> Tensor:
-        """[n, n_items] for users by index, from what they touched: a new tensor."""
+    def scores(self, seen: Interactions, users: np.ndarray) -> Tensor:
+        """[n, n_items] for users by index, from what they interacted with: a new tensor."""
 
     @abstractmethod
     def row(self, item: int, n_items: int) -> Tensor:
@@ -64,22 +64,24 @@ class DenseTable(ItemTable):
     """int64 [m], ascending: which items these are; None for all"""
 
     kind: ClassVar[str] = "dense"
-    explained: ClassVar[str] = "A user's score of an item is the sum of the weights from the items they touched to it."
+    explained: ClassVar[str] = (
+        "A user's score of an item is the sum of the weights from the items they interacted with to it."
+    )
 
-    def scores(self, touched: Interactions, users: np.ndarray) -> Tensor:
+    def scores(self, seen: Interactions, users: np.ndarray) -> Tensor:
         where = self.weights.device
-        whose, seen = gather_rows(touched.indptr, touched.items, users)
+        whose, item = gather_rows(seen.indptr, seen.items, users)
         if self.items is not None:
-            place = self._places(touched.n_items)[seen]
-            whose, seen = whose[place >= 0], place[place >= 0]
+            place = self._places(seen.n_items)[item]
+            whose, item = whose[place >= 0], place[place >= 0]
         lengths = np.bincount(whose, minlength=len(users))
         offsets = torch.from_numpy(np.cumsum(lengths) - lengths)
         sums = torch.nn.functional.embedding_bag(
-            torch.from_numpy(seen).to(where), self.weights, offsets.to(where), mode="sum"
+            torch.from_numpy(item).to(where), self.weights, offsets.to(where), mode="sum"
         )
         if self.items is None:
             return sums
-        return sums.new_zeros(len(users), touched.n_items).index_copy_(1, self.items, sums)
+        return sums.new_zeros(len(users), seen.n_items).index_copy_(1, self.items, sums)
 
     def _places(self, n_items: int) -> np.ndarray:
         """int64 [n_items]: where each item stands in the weights, -1 where it does not."""
@@ -128,12 +130,12 @@ class SparseTable(ItemTable):
     kind: ClassVar[str] = "sparse"
     explained: ClassVar[str] = DenseTable.explained
 
-    def scores(self, touched: Interactions, users: np.ndarray) -> Tensor:
+    def scores(self, seen: Interactions, users: np.ndarray) -> Tensor:
         from evenhand.models.compiled_rows import add_weights, by_threads
 
-        found = torch.zeros(len(users), touched.n_items)
+        found = torch.zeros(len(users), seen.n_items)
         rows = np.ascontiguousarray(users, dtype=np.int64)
-        arrays = rows, touched.indptr, touched.items, self.indptr, self.items, self.weights, found.numpy()
+        arrays = rows, seen.indptr, seen.items, self.indptr, self.items, self.weights, found.numpy()
         by_threads(lambda first, last: add_weights(*arrays, first, last), len(users))
         return found
 
@@ -170,9 +172,11 @@ class CountTable(ItemTable):
     """float64 [n_items]: float32 would make equal what differs above 16 million."""
 
     kind: ClassVar[str] = "counts"
-    explained: ClassVar[str] = "The score of an item is the number of users who touched it, the same for everyone."
+    explained: ClassVar[str] = (
+        "The score of an item is the number of users who interacted with it, the same for everyone."
+    )
 
-    def scores(self, touched: Interactions, users: np.ndarray) -> Tensor:
+    def scores(self, seen: Interactions, users: np.ndarray) -> Tensor:
         return self.counts.repeat(len(users), 1)
 
     def row(self, item: int, n_items: int) -> Tensor:
@@ -195,11 +199,11 @@ class CountTable(ItemTable):
 
 @dataclass(frozen=True, eq=False)
 class ItemWeightModel(Model):
-    """Scores are sums over what the user touched: s(u, j) = Σ_{i ∈ touched by u} table[i, j]."""
+    """Scores are sums over what the user interacted with: s(u, j) = Σ_{i seen by u} table[i, j]."""
 
     table: ItemTable
     known: Interactions
-    touched: Interactions
+    seen: Interactions
     """The pairs that scores are made of: those of train, as no later ones were there when it was judged."""
     seeds: tuple[int, ...] = (0,)
     """One: the outcome does not depend on it."""
@@ -207,6 +211,7 @@ class ItemWeightModel(Model):
     metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     history: tuple[Mapping[str, Any], ...] = ()
     best: int = 0
+    titles: pa.Array | None = None
 
     likeness: ClassVar[str] = "weight"
 
@@ -228,17 +233,20 @@ class ItemWeightModel(Model):
         raise self.no_vectors()
 
     def scorer(self, replica: int) -> Score:
-        return lambda users: self.table.scores(self.touched, users)
+        return lambda users: self.table.scores(self.seen, users)
 
     def tensors(self) -> dict[str, Tensor]:
         return self.table.tensors()
+
+    def damage(self) -> str | None:
+        return None if self.table.fits(self.known.n_items) else "its weights do not match its items"
 
     def on_cpu(self) -> Self:
         tensors = {name: tensor.cpu() for name, tensor in self.table.tensors().items()}
         return replace(self, table=type(self.table).from_tensors(tensors))
 
     def similar(self, item: Any, k: int = 10, *, seed: int | None = None) -> pa.Table:
-        """The k items to which this one has the largest weights, as if a user had touched nothing else.
+        """The k items to which this one has the largest weights, as if a user had seen nothing else.
 
         Fewer than k where it has weights to fewer.
         """
@@ -251,4 +259,4 @@ class ItemWeightModel(Model):
 
     def with_users(self, history: Interactions) -> Self:
         info = {**self.info, "folded_in": history.n_users}
-        return replace(self, known=history, touched=history, info=info, metrics={})
+        return replace(self, known=history, seen=history, info=info, metrics={})

@@ -40,14 +40,11 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> InputError:
 
 @contextmanager
 def written_by_us(place: object, what: str, instead: str) -> Iterator[None]:
-    """What evenhand wrote there somebody may have changed since, so that it lacks anything or holds anything.
-
-    Whatever goes wrong in reading it, a person hears it in one sentence.
-    """
+    """For reading files of our own, which somebody may have changed: any error in the block becomes one sentence."""
     try:
         yield
     except InputError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
-        told = one_line(f"{type(problem).__name__}: {problem}", 200)
-        raise InputError(f"{place} holds {what} that evenhand did not write ({told}); {instead}.") from problem
+        reason = one_line(f"{type(problem).__name__}: {problem}", 200)
+        raise InputError(f"{place} holds {what} that evenhand did not write ({reason}); {instead}.") from problem

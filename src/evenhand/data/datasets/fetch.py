@@ -136,7 +136,7 @@ def unpack(archive: Path, into: Path, called: str | None = None) -> None:
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, ValueError, zlib.error) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{called} is not a whole zip file ({error}); download it again.") from error
+        raise InputError(f"{called} is not a complete zip file ({error}); download it again.") from error
 
 
 def _open(url: str) -> http.client.HTTPResponse:
@@ -205,7 +205,7 @@ def _check_members(members: list[zipfile.ZipInfo], called: str) -> None:
         if not path.parts or any(len(part.encode(errors="replace")) > _LONGEST_NAME for part in path.parts):
             raise InputError(f"{called} holds '{quoted(name)}', which is no name for a file; not unpacked.")
         if member.header_offset < 0:
-            raise InputError(f"{called} is not a whole zip file ('{name}' lies outside); download it again.")
+            raise InputError(f"{called} is not a complete zip file ('{name}' lies outside); download it again.")
         if member.compress_type not in _METHODS:
             raise InputError(f"{called} holds '{name}', packed in a way that is not read here; not unpacked.")
         folders.update(path.parents)

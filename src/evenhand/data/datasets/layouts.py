@@ -24,7 +24,7 @@ YAHOO_TEST = "ydata-ymusic-rating-study-v1_0-test.txt"
 COAT_SHAPE = (290, 300)
 _DIGITS = 18
 
-_GENRES_100K = (  # in the order of their flags in u.item
+_GENRES_100K = [
     "unknown",
     "Action",
     "Adventure",
@@ -44,7 +44,8 @@ _GENRES_100K = (  # in the order of their flags in u.item
     "Thriller",
     "War",
     "Western",
-)
+]
+"""In the order of their flags in u.item."""
 
 
 @dataclass(frozen=True, eq=False)

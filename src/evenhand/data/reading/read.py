@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.codes import Codes, pair_keys
+from evenhand.data.reading.cleaning import net_purchases, wanted_rows
+from evenhand.data.reading.codes import Codes
 from evenhand.data.reading.columns import (
     Column,
     Loaded,
@@ -32,8 +33,8 @@ from evenhand.data.reading.columns import (
 )
 from evenhand.data.reading.files import JSON_ENDINGS, PARQUET_ENDINGS, TEXT_ENDINGS, File, find_files
 from evenhand.data.reading.json_lines import read_json_lines
-from evenhand.data.reading.text_files import load_text
-from evenhand.data.reading.values import as_moment, compacted, encode_ids, to_numbers
+from evenhand.data.reading.text_files import load_text, text_column_names
+from evenhand.data.reading.values import compacted, encode_ids, to_numbers
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count
 
@@ -41,8 +42,6 @@ __all__ = ["Column", "read_columns", "read_interactions", "source_label"]
 
 _ROWS, _BUFFER = 2**17, 2**20
 """Rows of a parquet file that are decoded at once, and bytes of a column that are read at once."""
-_NOTHING = 1e-9
-"""Sums of amounts are rounded; what is left of a pair counts from this share of the amounts on."""
 
 
 def read_interactions(
@@ -78,10 +77,10 @@ def read_interactions(
         items, item_ids = encode_ids(loaded, "item", strict=strict)
         numbers = {column.role: _numbers(loaded, column.role, column.kind) for column in columns[2:]}
     label, notes = loaded.label, loaded.notes
-    keep, cleaned = _wanted_rows(loaded, (users >= 0) & (items >= 0), numbers, min_rating, since, until)
+    keep, cleaned = wanted_rows(loaded, (users >= 0) & (items >= 0), numbers, min_rating, since, until)
     if weight is not None:
         amounts = numbers.pop("weight")
-        more, said = _net_purchases(users, items, len(item_ids), amounts, keep, label)
+        more, said = net_purchases(users, items, len(item_ids), amounts, keep, label)
         keep, cleaned = keep & more, cleaned + said
     if not keep.any():
         raise InputError(f"no row of {label} is left: {'; '.join(cleaned)}.")
@@ -109,91 +108,72 @@ def read_interactions(
     )
 
 
-def _wanted_rows(
-    loaded: Loaded,
-    keep: np.ndarray,
-    numbers: dict[str, np.ndarray | None],
-    min_rating: float | None,
-    since: str | float | None,
-    until: str | float | None,
-) -> tuple[np.ndarray, list[str]]:
-    """Which rows to keep, and what to say of the others; each is counted for the first reason it is left out."""
-    cleaned: list[str] = []
-    left = int(keep.sum())
-    if left < len(keep):
-        cleaned.append(f"{count(len(keep) - left, 'row')} without an id skipped")
-
-    def leave_out(rows: np.ndarray, why: str) -> None:
-        n = int((keep & rows).sum())
-        if n:
-            np.logical_and(keep, ~rows, out=keep)
-            cleaned.append(f"{count(n, 'row')} {why} skipped")
-
-    if since is not None or until is not None:
-        times = _column_for(loaded, numbers, "timestamp", "since or until")
-        leave_out(np.isnan(times), "without a timestamp")
-        if since is not None:
-            leave_out(times < as_moment(since, times, "since"), f"before {since}")
-        if until is not None:
-            leave_out(times >= as_moment(until, times, "until"), f"from {until} on")
-    if min_rating is not None:
-        ratings = _column_for(loaded, numbers, "rating", "min_rating")
-        if not (ratings >= min_rating).any():
-            raise InputError(f"no row of {loaded.label} has a rating of at least {min_rating:g}; lower min_rating.")
-        leave_out(ratings < min_rating, f"with a rating below {min_rating:g}")
-        leave_out(np.isnan(ratings), "without a rating")
-    return keep, cleaned
-
-
-def _column_for(loaded: Loaded, numbers: dict[str, np.ndarray | None], role: str, option: str) -> np.ndarray:
-    if role not in loaded.names:
-        raise InputError(f"{loaded.label} has no {role} column for {option}; name it with {role}= or --{role}.")
-    values = numbers[role]
-    return np.full(len(loaded), np.nan) if values is None else values
-
-
-def _net_purchases(
-    users: np.ndarray, items: np.ndarray, n_items: int, amounts: np.ndarray | None, keep: np.ndarray, label: str
-) -> tuple[np.ndarray, list[str]]:
-    """bool [n_rows]: the rows of positive amount whose pair is positive in sum; and what to say of the others."""
-    if amounts is None:
-        raise InputError(f"the weight column of {label} holds no number.")
-    cleaned: list[str] = []
-    absent = np.isnan(amounts) & keep
-    if absent.any():
-        cleaned.append(f"{count(int(absent.sum()), 'row')} without an amount skipped")
-    rows = np.flatnonzero(keep & ~absent)
-    key = pair_keys(users[rows], items[rows], n_items)
-    order = np.argsort(key, kind="stable")
-    starts = np.flatnonzero(np.append(True, np.diff(key[order]) != 0)) if len(key) else np.zeros(0, dtype=np.int64)
-    sorted_amounts = amounts[rows[order]]
-    net, gross = (np.add.reduceat(a, starts) if len(starts) else a for a in (sorted_amounts, np.abs(sorted_amounts)))
-    bought = net > _NOTHING * gross
-    if not bought.all():
-        cleaned.append(f"{count(int((~bought).sum()), 'pair')} netted to zero")
-    wanted = np.zeros(len(users), dtype=bool)
-    wanted[rows[order]] = np.repeat(bought, np.diff(np.append(starts, len(key)))) & (sorted_amounts > 0)
-    return wanted, cleaned
-
-
-def read_columns(source: Any, columns: Sequence[Column], *, header: bool | None = None) -> pa.Table:
+def read_columns(
+    source: Any, columns: Sequence[Column], *, header: bool | None = None, strict: bool = True
+) -> pa.Table:
     """The wanted columns of a file or Arrow-speaking table, named by their roles, in the given order.
 
     Ids come dictionary-encoded over their sorted unique values (int64 or string) and are never null;
     numbers and times come as float64, text as strings, null where missing. Optional columns may be absent
     from the result.
-    A text file without a header holds `columns` by position, whatever their names.
+    A text file without a header holds `columns` by position, whatever their names. Unless `strict`, blank ids are
+    null.
     """
     with faults_reported(source_label(source)):
         loaded = _load(source, columns, header)
         kinds = {column.role: column.kind for column in columns}
-        return pa.table({role: _clean(loaded, role, kinds[role]) for role in loaded.names})
+        return pa.table({role: _clean(loaded, role, kinds[role], strict) for role in loaded.names})
 
 
-def _clean(loaded: Loaded, role: str, kind: str) -> Any:
+def read_ids(source: Any, role: str, column: str) -> pa.Array:
+    """The ids in one column, each once, in the order of their first appearance; an empty file holds none."""
+    try:
+        ids = read_columns(source, [Column(role, "id", column)], strict=False)[role]
+    except NoRowsError:
+        return pa.array([], pa.string())
+    return ids.cast(ids.type.value_type).unique().drop_null()
+
+
+def read_table(source: Any, item: str) -> pa.Table:
+    """Every column under its own name, with types as they are found; the ids of the items as everywhere else."""
+    names = column_names(source)
+    columns = [Column(name, "any", name) for name in names if name != item]
+    ids = Column(item, "id", item, option="--item")
+    with faults_reported(source_label(source)):
+        loaded = _load(source, [ids, *columns], None)
+        return pa.table(
+            {
+                item: _clean(loaded, item, "id", strict=False),
+                **{name: loaded.table[name] for name in loaded.table.column_names},
+            }
+        )
+
+
+def column_names(source: Any) -> list[str]:
+    """What the columns of a file, or of the first file of a folder, are called; of standard input nothing is known."""
+    if not isinstance(source, str | os.PathLike):
+        return list(pa.table(source).column_names)
+    if str(source) == "-":
+        return []
+    file = find_files(source if isinstance(source, str) else Path(source))[0]
+    with faults_reported(file.label):
+        if file.ending in PARQUET_ENDINGS or _starts_like_parquet(file):
+            import pyarrow.parquet as pq
+
+            try:
+                with file.open() as content:
+                    return list(pq.read_schema(content).names)
+            except (pa.ArrowException, OSError, UnicodeError) as error:
+                raise InputError(f"{file.label} cannot be read as a parquet file: {first_line_of(error)}.") from None
+        return read_json_lines(file).column_names if file.ending in JSON_ENDINGS else text_column_names(file)
+
+
+def _clean(loaded: Loaded, role: str, kind: str, strict: bool = True) -> Any:
+    if kind == "any":
+        return loaded.table[role]
     if kind == "id":
-        codes, ids = encode_ids(loaded, role)
-        return pa.DictionaryArray.from_arrays(pa.array(codes), ids)
+        codes, ids = encode_ids(loaded, role, strict=strict)
+        return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), ids)
     return to_text(loaded, role) if kind == "text" else to_numbers(loaded, role, kind)
 
 

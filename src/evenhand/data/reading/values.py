@@ -201,7 +201,7 @@ def ticks_per_second(times: np.ndarray) -> float:
 
 
 _EARLIEST = 1e8
-"""Times up to here cannot be told from plain numbers: as seconds they end in 1973."""
+"""Times up to here cannot be distinguished from plain numbers: as seconds they end in 1973."""
 
 
 def _largest(times: np.ndarray) -> float:

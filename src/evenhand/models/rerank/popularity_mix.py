@@ -66,7 +66,7 @@ def popularity_groups(popularity: np.ndarray, head: float = HEAD_SHARE, tail: fl
     """int8 [n_items]: the group of each item, by the share of all interactions that hotter items have.
 
     Below `head` it is in the head, from 1 - `tail` on in the tail, between them in the middle. Items as
-    popular as each other are in one group, the hotter one; an item that nobody touched is in the tail.
+    popular as each other are in one group, the hotter one; an item without interactions is in the tail.
 
     >>> popularity_groups(np.array([50, 20, 10, 10, 6, 4, 0]))
     array([0, 1, 1, 1, 2, 2, 2], dtype=int8)
