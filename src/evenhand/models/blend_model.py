@@ -35,19 +35,22 @@ def standardised(scores: Tensor) -> Tensor:
     tensor([[-1.,  1.],
             [ 0.,  0.]])
     """
-    scores = scores.float()
-    moved = scores - scores.mean(1, keepdim=True)
-    spread = moved.square().mean(1, keepdim=True).sqrt()
-    return moved / torch.where(spread > 0, spread, 1)
+    return _standardise(scores.float().clone())
+
+
+def _standardise(scores: Tensor) -> Tensor:
+    """The same in place, as a blend of large catalogues spends its time on memory."""
+    spread, mean = torch.std_mean(scores, dim=1, correction=0, keepdim=True)
+    return scores.sub_(mean).div_(torch.where(spread > 0, spread, 1))
 
 
 def blended(scorers: Sequence[Score], weights: Sequence[float]) -> Score:
     """Σ weight · standardised scores."""
 
     def score(users: np.ndarray) -> Tensor:
-        total = weights[0] * standardised(scorers[0](users))
+        total = _standardise(scorers[0](users).float()).mul_(weights[0])
         for one, weight in zip(scorers[1:], weights[1:], strict=True):
-            total += weight * standardised(one(users)).to(total.device)
+            total.add_(_standardise(one(users).float()).to(total.device), alpha=weight)
         return total
 
     return score
