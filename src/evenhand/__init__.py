@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from evenhand.data.simulate import simulate
     from evenhand.data.splits import Split, given_split
     from evenhand.encoders import MF, LightGCN
-    from evenhand.experiments.compare import compare
+    from evenhand.experiments.compare import compare, compare_tests
     from evenhand.experiments.feedback_loop import feedback_loop
     from evenhand.experiments.fit import fit
     from evenhand.experiments.tune import tune
     from evenhand.metrics.evaluate import evaluate
     from evenhand.models.base import Model
     from evenhand.models.factors import load
+    from evenhand.models.filters import notes_of
     from evenhand.models.rerank import rerank
     from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Reg
     from evenhand.samplers import (
@@ -53,7 +54,7 @@ _HOME = {
         "evenhand.data.simulate": "simulate",
         "evenhand.data.splits": "Split given_split",
         "evenhand.encoders": "MF LightGCN",
-        "evenhand.experiments.compare": "compare",
+        "evenhand.experiments.compare": "compare compare_tests",
         "evenhand.experiments.feedback_loop": "feedback_loop",
         "evenhand.experiments.fit": "fit",
         "evenhand.experiments.tune": "tune",
@@ -61,6 +62,7 @@ _HOME = {
         "evenhand.metrics.evaluate": "evaluate",
         "evenhand.models.base": "Model",
         "evenhand.models.factors": "load",
+        "evenhand.models.filters": "notes_of",
         "evenhand.models.rerank": "rerank",
         "evenhand.objectives": "BPR IPS MACR BCLoss CausE Reg",
         "evenhand.samplers": (
@@ -103,6 +105,7 @@ __all__ = [
     "UniformSampler",
     "audit",
     "compare",
+    "compare_tests",
     "evaluate",
     "feedback_loop",
     "fit",
@@ -110,6 +113,7 @@ __all__ = [
     "load",
     "load_dataset",
     "load_split",
+    "notes_of",
     "rerank",
     "simulate",
     "tune",

@@ -61,10 +61,14 @@ def _js(p: list[float], q: list[float]) -> float:
 
 
 B = 1 / math.log2(3)
+# Counts of 4, 4, 2 and six times 1: their law is 1 + 9 / (14 ln 2), and the propensity's exponent half of 1 + that.
+E = 1 + 9 / (28 * math.log(2))
 # At k = 4 the hits are ann 2 (ranks 2, 3), bob 2 (1, 2), cat 1 (1), dan 0, eve 1 (1); dan has 3 items.
 BY_HAND = {
     "precision": (2 / 4 + 2 / 4 + 1 / 4 + 0 + 1 / 4) / 5,
     "recall": (2 / 2 + 2 / 3 + 1 / 1 + 0 + 1 / 2) / 5,
+    # Weights: a and b 1, c 2^E, others with a pair 4^E, h 100. Hits: ann d e, bob c e, cat b, eve a.
+    "recall_even": (2 * 4**E + 2**E + 4**E + 2) / (2 * 4**E + 2**E + 4**E + 100 + 1 + 2**E + 4**E + 1 + 4**E),
     "f1": (4 / 6 + 4 / 7 + 2 / 5 + 0 + 2 / 6) / 5,
     "ndcg": ((B + 1 / 2) / (1 + B) + (1 + B) / (1 + B + 1 / 2) + 1 + 0 + 1 / (1 + B)) / 5,
     "fpr": 1 - (2 / 4 + 2 / 4 + 1 / 4 + 0 + 1 / 4) / 5,

@@ -13,8 +13,7 @@ import pytest
 from evenhand.experiments.compare import compare
 from evenhand.experiments.verdict import headline_k, verdict
 from evenhand.methods import parse
-from evenhand.metrics.bias import Rate
-from evenhand.metrics.catalogue import METRICS
+from evenhand.metrics.catalogue import HEADLINE, METRICS
 from evenhand.metrics.users import UserMetrics
 from evenhand.training.evaluation import Result
 from evenhand.training.run import Fit
@@ -25,22 +24,23 @@ from run_cli import one_thread, small_log
 N_USERS = 40
 
 
-def users_with(ndcg: float, ohr: float, spread: float, k: int = 10) -> UserMetrics:
-    """Users whose values alternate around the means by ± spread."""
+def users_with(ndcg: float, gap: float, spread: float, k: int = 10) -> UserMetrics:
+    """Users whose values alternate around the means by ± spread; all slots beyond the gap are as demand is."""
     sign = np.where(np.arange(N_USERS) % 2, 1.0, -1.0)
-    ones = np.ones(N_USERS)
-    return UserMetrics(k, np.arange(N_USERS), {"ndcg": ndcg + spread * sign}, {"ohr": Rate(ohr + spread * sign, ones)})
+    slots = np.column_stack([gap + spread * sign, 1 - gap - spread * sign])
+    demand = np.tile([0.0, 1.0], (N_USERS, 1))
+    return UserMetrics(k, np.arange(N_USERS), {"ndcg": ndcg + spread * sign}, {}, {"slots": slots, "demand": demand})
 
 
 def fit_with(
     ndcg: Sequence[float],
-    ohr: Sequence[float],
+    gap: Sequence[float],
     validation: Sequence[float] | None,
     spread: float = 0.0,
     k: int = 10,
 ) -> Fit:
     """A fit with one seed a value; nothing else of it is looked at."""
-    results = [Result({"ndcg": n, "ohr": o}, users_with(n, o, spread, k)) for n, o in zip(ndcg, ohr, strict=True)]
+    results = [Result({"ndcg": n, HEADLINE: g}, users_with(n, g, spread, k)) for n, g in zip(ndcg, gap, strict=True)]
     chosen = None if validation is None else tuple(validation)
     return Fit(None, {k: results}, chosen, (1,) * len(ndcg), 0.0, ())  # type: ignore[arg-type]
 
@@ -77,7 +77,7 @@ def test_the_sentence_in_full() -> None:
     assert judged(fits) == (
         "Best on validation: dns:candidates=2, against random negatives: "
         f"25.0 % more accurate (NDCG@10 0.2500, was 0.2000), beyond the uncertainty by {tests}; "
-        f"20.0 points less over-recommendation of hits (OHR@10 0.7000, was 0.9000), "
+        f"20.0 points of exposure nearer to demand (Exposure gap@10 0.7000, was 0.9000), "
         f"beyond the uncertainty by {tests}."
     )
 
@@ -97,7 +97,7 @@ def test_with_one_seed_the_verdict_rests_on_users_alone() -> None:
     fits = {"rns": fit_with([0.2], [0.6], [0.1]), "dns": fit_with([0.1], [0.8], [0.2])}
     sentence = judged(fits)
     assert "50.0 % less accurate (NDCG@10 0.1000, was 0.2000), beyond the uncertainty by a bootstrap" in sentence
-    assert "20.0 points more over-recommendation" in sentence
+    assert "20.0 points of exposure farther from demand" in sentence
     assert "t test" not in sentence
 
 
@@ -116,7 +116,7 @@ def test_a_baseline_without_a_hit_and_an_undefined_rate_give_no_odd_numbers() ->
     assert ": more accurate (NDCG@10 0.2000, was 0.0000)" in sentence
     assert "inf" not in sentence
     fits["dns"] = fit_with([0.2], [math.nan], [0.2])
-    assert "OHR@10 is undefined" in judged(fits)
+    assert "exposure gap@10 is undefined" in judged(fits)
     assert "nan" not in judged(fits)
 
 

@@ -6,14 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-
-@dataclass(frozen=True)
-class Estimate:
-    """A number with its 95 % interval over users; None where there is no interval to give."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
+from evenhand.metrics.statistics import Estimate as Estimate
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,12 @@ class Baseline(Method):
             raise InputError("the new data holds no pair that the model does not know already.")
         everything, where = known.union(newer), resolve_device(device)
         models = [self.settle(everything, None, seed, where, on_epoch).on_cpu() for seed in model.seeds]
-        info = {**model.info, "split": f"an update with {len(everything) - len(known):,} new pairs"}
+        info = {
+            **model.info,
+            "split": f"an update with {len(everything) - len(known):,} new pairs",
+            "fingerprint": {"train": fingerprint(everything)},
+            "versions": versions(where),
+        }
         found = stacked(models, model.seeds, model.best).having(info=info, known=everything)
         return Fit(found, {}, None, notes=notes)
 

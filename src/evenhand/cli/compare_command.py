@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -33,6 +34,13 @@ def command(
     tune: Annotated[
         int, typer.Option(help="First search each method's parameters on validation, in so many trials.")
     ] = 0,
+    tests: Annotated[
+        str | None,
+        typer.Option(help="Compare by several kinds of test, each with its own split: iid, shift and time."),
+    ] = None,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="Fit every method to train + validation once all is chosen, then test.")
+    ] = False,
     k: opt.Ks = "5,10,20",
     hot: opt.Hot = None,
     out: Annotated[str | None, typer.Option(help="Folder for results, recommendations and a report.")] = None,
@@ -44,21 +52,23 @@ def command(
 ) -> None:
     """Train several methods alike and compare their accuracy and popularity bias."""
     from evenhand.cli import show
+    from evenhand.cli.inputs import load_source
     from evenhand.cli.plan import make_plan
     from evenhand.cli.searching import flags_given
-    from evenhand.experiments.compare import compare
+    from evenhand.experiments.compare import compare, compare_tests
     from evenhand.experiments.output import run_folder, write_comparison
     from evenhand.paper.mse import with_mse
 
     report: Path | InputError | None = None
     if tune < 0:
         raise InputError(f"--tune takes a number of trials, not {tune}.")
+    kinds = _splittings(tests, data, splitting, refit)
     plan = make_plan(
         data,
         methods.split(","),
         training,
         sampling,
-        splitting,
+        next(iter(kinds.values())),
         reading,
         k=k,
         data_dir=data_dir,
@@ -70,23 +80,27 @@ def command(
     if explain:
         plan.explain(json)
     with run_folder(plan.folder, force, resume) as checkpoints:
-        result = compare(
-            plan.source.split,
-            plan.methods,
-            plan.encoder,
-            training.seeds,
-            plan.settings,
-            protocol=plan.conditions.protocol,
-            k=plan.conditions.k,
-            hot=plan.conditions.hot,
-            device=training.device,
-            other_tests=plan.source.other_tests,
-            progress=True,
-            checkpoints=checkpoints,
-            resume=resume,
-            tune=tune,
-            held=flags_given(training, sampling),
-        )
+        options: dict[str, Any] = {
+            "encoder": plan.encoder,
+            "seeds": training.seeds,
+            "settings": plan.settings,
+            "protocol": plan.conditions.protocol,
+            "k": plan.conditions.k,
+            "hot": plan.conditions.hot,
+            "device": training.device,
+            "other_tests": plan.source.other_tests,
+            "progress": True,
+            "checkpoints": checkpoints,
+            "resume": resume,
+            "tune": tune,
+            "held": flags_given(training, sampling),
+            "refit": refit,
+        }
+        if tests is None:
+            result = compare(plan.source.split, plan.methods, **options)
+        else:
+            splits = {name: load_source(data, data_dir, reading, one).split for name, one in kinds.items()}
+            result = compare_tests(splits, plan.methods, **options)
         if plan.protocol == "paper":
             result = with_mse(result, plan.source.split)
         if plan.folder is not None:
@@ -99,7 +113,31 @@ def command(
         written = None if isinstance(report, InputError) else report
         _print(result, f"{data}, {training.encoder}, {seeds}, protocol {plan.protocol}", plan.folder, written)
     if isinstance(report, InputError):
-        raise RunError(f"the results are written, but no report: {report}")
+        raise RunError(f"{str(report).removesuffix('.')}; the results are written, without a report.")
+
+
+def _splittings(tests: str | None, data: str, splitting: opt.Splitting, refit: bool) -> dict[str, opt.Splitting]:
+    """The split of each test that is asked for; options that would have no effect are refused."""
+    from evenhand.cli.inputs import is_dataset
+    from evenhand.data.reading.files import given_parts
+    from evenhand.experiments.aims import AIMS, aims_named
+
+    if refit and splitting.protocol == "paper":
+        raise InputError("--refit belongs to the honest protocol; the paper's has no validation part.")
+    if tests is None:
+        return {"": splitting}
+    names = aims_named(tests)
+    plain = opt.Splitting(split_seed=splitting.split_seed)
+    if splitting != plain:
+        different = next(f for f in splitting.__dataclass_fields__ if getattr(splitting, f) != getattr(plain, f))
+        raise InputError(f"--tests makes its own splits; leave --{different.replace('_', '-')} out.")
+    if data == "-":
+        raise InputError("--tests reads the data once for each test, which standard input does not allow; name a file.")
+    whole = "random" if is_dataset(data) or given_parts(data) else None
+    return {
+        name: replace(plain, split=AIMS[name].how, test_part=whole if AIMS[name].how == "random" else None)
+        for name in names
+    }
 
 
 def _report(
@@ -139,14 +177,10 @@ def _titles(data: str, data_dir: str | None) -> pa.Table | None:
 
 def _print(result: CompareResult, title: str, folder: Path | None, report: Path | None) -> None:
     from evenhand.cli import show
-    from evenhand.experiments.verdict import headline_k
     from evenhand.utils.text import count
 
     screen = show.console()
     shortened = show.print_rows(screen, result.rows, title)
-    for name, rows in result.other_tests.items():
-        middle = [row for row in rows if row.k == headline_k(result.ks)]
-        show.print_rows(screen, middle, f"unbiased test ({name})")
     chosen = [
         f"{label}, best of {count(len(found.trials), 'trial')}: "
         + ", ".join(f"{name}={value}" for name, value in found.parameters.items())
@@ -156,7 +190,13 @@ def _print(result: CompareResult, title: str, folder: Path | None, report: Path 
         f"{label} {fit.seconds:.0f} s" + (f" ({show.span(fit.epochs)} epochs)" if fit.epochs else "")
         for label, fit in result.fits.items()
     )
-    show.print_notes(screen, [f"split {result.description}", *chosen, *result.notes, f"trained {times}", *shortened])
+    splits = {one.description: None for one in (result, *result.by_test.values())}
+    show.print_notes(
+        screen, [*(f"split {words}" for words in splits), *chosen, *result.notes, f"trained {times}", *shortened]
+    )
+    if len(result.answers) > 1:
+        screen.print()
+        show.print_answers(screen, result.answers)
     show.print_sentence(screen, f"\n{result.sentence}")
     if folder is not None:
         files = "results.json, recommendations.parquet, config.json" + (", report.html" if report else "")

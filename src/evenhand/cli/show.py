@@ -6,7 +6,7 @@ import io
 import math
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +15,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from evenhand.metrics.catalogue import METRICS, SCREEN, share_with_denominator
+from evenhand.metrics.catalogue import FRONT, GLANCE, METRICS, SCREEN, share_with_denominator
 from evenhand.utils.text import json_text, one_line, visible
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from evenhand.experiments.aims import Answer
     from evenhand.experiments.compare import Row
-    from evenhand.metrics.statistics import Summary
+    from evenhand.metrics.statistics import Estimate, Summary
 
 _PIPED_WIDTH = 1000
 """A file or another program takes lines of any length."""
@@ -95,6 +96,56 @@ def print_rows(out: Console, rows: Sequence[Row], title: str) -> list[str]:
     return [] if metrics == SCREEN[0][0] else ["a wider terminal shows more metrics, --json all."]
 
 
+def print_answers(out: Console, answers: Mapping[str, Answer]) -> None:
+    """One table for several tests: the accuracy in each with its interval, then where the first test's slots go.
+
+    A star marks the method that is chosen for the aim, ~ those that are no worse beyond the uncertainty.
+    """
+    first = next(iter(answers.values()))
+    accuracy = METRICS[FRONT[0]]
+
+    def drawn(digits: int, intervals: bool) -> list[Text]:
+        columns = [[Text("method", style="bold"), *(Text(visible(label)) for label in first.values)]]
+        for one in answers.values():
+            marks = {one.best: "*"} | dict.fromkeys(one.level, "~")
+            cells = [
+                Text(
+                    f"{estimated(each[accuracy.name], digits, intervals)}{marks.get(label, ' ')}",
+                    style="bold green" if label == one.best else "",
+                )
+                for label, each in one.values.items()
+            ]
+            columns.append([Text(visible(one.title), style="bold"), *cells])
+        for name in GLANCE:
+            cells = [Text(estimated(each[name], digits, intervals)) for each in first.values.values()]
+            columns.append([Text(f"{name} {METRICS[name].arrow}", style="bold"), *cells])
+        return _aligned(columns)
+
+    for digits, intervals in ((4, True), (3, True), (3, False)):
+        lines = drawn(digits, intervals)
+        if max(cell_len(line.plain) for line in lines) <= out.width:
+            break
+    title = f"what each test says, {accuracy.title}@{first.k}" + (
+        " with 95 % intervals over users" if intervals else ""
+    )
+    legend = "* the choice, ~ no worse beyond the uncertainty"
+    for line in (Text(title, style="italic"), *lines, Text(legend, style="dim")):
+        out.print(line, soft_wrap=True, highlight=False)
+
+
+def estimated(value: Estimate, digits: int, interval: bool) -> str:
+    """`.4300 [.4200, .4400]`, without zeros before the point."""
+
+    def short(x: float) -> str:
+        return f"{x:.{digits}f}".removeprefix("0")
+
+    if math.isnan(value.value):
+        return "–"
+    if not interval or value.low is None or value.high is None:
+        return short(value.value)
+    return f"{short(value.value)} [{short(value.low)}, {short(value.high)}]"
+
+
 def _lines(rows: Sequence[Row], metrics: Sequence[str], digits: int) -> list[Text]:
     """A heading and one line a row, in columns as wide as their widest cell."""
     columns = [[Text("method", style="bold"), *(Text(visible(row.name)) for row in rows)]]
@@ -108,6 +159,11 @@ def _lines(rows: Sequence[Row], metrics: Sequence[str], digits: int) -> list[Tex
                 *(_cell(row.metrics[name], digits, star) for row, star in zip(rows, stars, strict=True)),
             ]
         )
+    return _aligned(columns)
+
+
+def _aligned(columns: list[list[Text]]) -> list[Text]:
+    """Columns as wide as their widest cell, the first to the left, the others to the right."""
     for place, column in enumerate(columns):
         width = max(cell_len(cell.plain) for cell in column)
         for cell in column:

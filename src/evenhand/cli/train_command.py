@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +13,8 @@ from evenhand.cli import options as opt
 from evenhand.cli.options import flattened
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from evenhand.models.base import Model
 
 _LARGE = 10**9
@@ -47,6 +50,8 @@ def command(
     ] = False,
     k: opt.Ks = "5,10,20",
     hot: opt.Hot = None,
+    items_file: opt.ItemsFile = None,
+    title: opt.Title = None,
     force: opt.Force = False,
     resume: opt.Resume = False,
     json: opt.Json = False,
@@ -58,7 +63,9 @@ def command(
     from evenhand.cli.plan import make_plan
     from evenhand.experiments.compare import rows_of
     from evenhand.experiments.output import run_folder
+    from evenhand.experiments.verdict import headline
     from evenhand.methods import RECIPES, on_top_of, parse
+    from evenhand.models.folder import check_ours
     from evenhand.utils.errors import InputError, unknown
     from evenhand.utils.progress import task
 
@@ -89,6 +96,8 @@ def command(
         hot=hot,
         resume=resume,
     )
+    check_ours(Path(out))
+    titles = _titles(items_file, title, reading.item, plan.source.split.train.item_ids)
     if explain:
         plan.explain(json)
     (one,) = plan.methods
@@ -100,7 +109,7 @@ def command(
             with task(f"{one.label}, on all data") as on_epoch:
                 final = one.refit(fitted, plan.conditions.split, device=training.device, on_epoch=on_epoch)
         say_size(final)
-        final.having(info={**final.info, "data": plan.data}).save(out, force=True)
+        final.having(info={**final.info, "data": plan.data}, titles=titles).save(out, force=True)
     rows = rows_of(one, fitted.results)
     recommends = final.seeds[final.best]
     if json:
@@ -112,8 +121,23 @@ def command(
     how = "" if one.encoder_name is None else f"{one.encoder_name}, "
     shortened = show.print_rows(screen, rows, f"{data}, {how}protocol {plan.conditions.protocol}")
     show.print_notes(screen, [f"split {plan.source.split.description}", *fitted.notes, *shortened])
+    show.print_sentence(screen, headline(fitted.results))
     which = f" (seed {recommends} recommends)" if one.seeded else ""
     show.print_sentence(screen, f"Model written to {out}/{which}.")
+
+
+def _titles(items_file: str | None, title: str | None, item: str, item_ids: pa.Array) -> pa.Array | None:
+    """What the items are called, for the model to keep; read before anything is trained."""
+    from evenhand.data.reading.read import column_names
+    from evenhand.models.titles import read_titles
+    from evenhand.utils.errors import InputError
+
+    if items_file is None:
+        if title is not None:
+            raise InputError("--title names a column of --items-file; give the file too.")
+        return None
+    column = item if item in column_names(items_file) else "item"
+    return read_titles(items_file, item_ids, item=column, title=title or "title")
 
 
 def _refuse_flags(label: str, training: opt.Training, allowed: set[str]) -> None:

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from evenhand.metrics.statistics import Comparison, compare_metric
+from evenhand.metrics.catalogue import FRONT, HEADLINE, METRICS
+from evenhand.metrics.statistics import Comparison, Estimate, compare_metric, estimate_metric
+from evenhand.training.evaluation import Results
 from evenhand.training.method import Fit, Method
 from evenhand.training.settings import ProtocolName
 
@@ -20,7 +22,7 @@ def headline_k(ks: Sequence[int]) -> int:
 
 
 def verdict(methods: Sequence[Method], fits: Mapping[str, Fit], protocol: ProtocolName, ks: Sequence[int]) -> str:
-    """Which method is best, and how it compares with random negatives in accuracy and over-recommendation.
+    """Which method is best, and how it compares with random negatives in accuracy and exposure.
 
     The best is chosen where the protocol chooses: on validation, or (as in the paper) on test.
     """
@@ -52,14 +54,32 @@ def _accuracy(fits: Mapping[str, Fit], best: Method, base: Method, k: int) -> st
 
 
 def _bias(fits: Mapping[str, Fit], best: Method, base: Method, k: int) -> str:
-    new, old = (_mean(fits[c.label], k, "ohr") for c in (best, base))
+    title = METRICS[HEADLINE].title
+    new, old = (_mean(fits[c.label], k, HEADLINE) for c in (best, base))
     if math.isnan(new) or math.isnan(old):
-        return f"over-recommendation of hits cannot be compared, as OHR@{k} is undefined"
-    more = "more" if new >= old else "less"
+        return f"the {title.lower()}@{k} is undefined, so that exposure cannot be compared"
+    more = "farther from" if new >= old else "nearer to"
     return (
-        f"{100 * abs(new - old):.1f} points {more} over-recommendation of hits "
-        f"(OHR@{k} {new:.4f}, was {old:.4f}), {_certainty(fits, best, base, k, 'ohr')}"
+        f"{100 * abs(new - old):.1f} points of exposure {more} demand "
+        f"({title}@{k} {new:.4f}, was {old:.4f}), {_certainty(fits, best, base, k, HEADLINE)}"
     )
+
+
+def headline(results: Results) -> str:
+    """The two figures that sum a fit up, with their intervals over users; empty without a test part."""
+    if not results:
+        return ""
+    k = headline_k(tuple(results))
+    users = [one.users for one in results[k]]
+    told = [f"{METRICS[name].title}@{k} {_with_interval(estimate_metric(users, name))}" for name in FRONT]
+    meaning = f"{METRICS[HEADLINE].title}: {METRICS[HEADLINE].meaning}"
+    return f"{'; '.join(told)}. {meaning}, from 0 to 1."
+
+
+def _with_interval(one: Estimate) -> str:
+    if math.isnan(one.value):
+        return "undefined"
+    return f"{one.value:.4f}" + ("" if one.low is None else f" [{one.low:.4f}, {one.high:.4f}]")
 
 
 def _mean(fit: Fit, k: int, name: str) -> float:

@@ -120,6 +120,8 @@ SUMS: Mapping[str, Column] = {
     "room.cold": lambda s, k: _room(s, k, hot=False),
     "slots": lambda s, k: by_part(s.top[:, :k], s.top[:, :k] >= 0, s.sheet.decile, PARTS),
     "demand": lambda s, k: s.sheet.demand,
+    "even.shown": lambda s, k: (s.hits[:, :k] / s.sheet.propensity[np.maximum(s.top[:, :k], 0)]).sum(axis=1),
+    "even.wanted": lambda s, k: s.sheet.wanted_evenly,
 }
 """Further columns behind formulas of sums. `slots` and `demand` are [n, 10]: one number per popularity decile."""
 
@@ -179,6 +181,17 @@ _ACCURACY = (
         "share of the wanted items that are shown",
         "TP / |T|",
         of_user=lambda s, k: ranking.recall(s.hits, s.sheet.n_relevant, k),
+    ),
+    Metric(
+        "recall_even",
+        "Recall, even exposure",
+        "accuracy",
+        True,
+        "recall as it would be had all items been exposed alike: an estimate that takes exposure for a power of "
+        "popularity",
+        "Σ over hits 1/p / Σ over T 1/p, p = (n / largest n)^e",
+        average="pooled",
+        of_sums=lambda get: get("even.shown") / get("even.wanted"),
     ),
     Metric(
         "f1",
@@ -447,13 +460,19 @@ HISTORY = tuple(name for name in PAPER if name != "f1")
 """What is measured after each epoch."""
 BEST_EPOCH = ("precision", "recall", "f1", "ndcg", "fpr", "fnr")
 """What the paper's protocol reports from each metric's own best test epoch."""
+FRONT = ("ndcg", HEADLINE)
+"""What heads every table: accuracy, and the one figure of bias."""
+GLANCE = (HEADLINE, "coverage")
+"""What stands beside the accuracy of each test where a comparison is summed up."""
+CARD = (*FRONT, *(name for name in HISTORY if name not in FRONT))
+"""The table of a model card."""
 SCREEN: tuple[tuple[tuple[str, ...], int], ...] = (
-    (PAPER, 4),
-    (("precision", "ndcg", *RATES), 4),
-    (("precision", "ndcg", *RATES), 3),
-    (("ndcg", *RATES), 3),
-    (("ndcg", "ohr", "ucr"), 3),
-    (("ndcg", "ohr"), 3),
+    ((*FRONT, *(name for name in PAPER if name not in FRONT)), 4),
+    ((*FRONT, "precision", *RATES), 4),
+    ((*FRONT, "precision", *RATES), 3),
+    ((*FRONT, *RATES), 3),
+    ((*FRONT, "ohr", "ucr"), 3),
+    (FRONT, 3),
 )
 """Metrics and digits of a table of results; the first that fits the screen is taken."""
 POOLED = tuple(f"{rate}_pooled" for rate in RATES)
@@ -471,7 +490,7 @@ CONTRASTED = (
 )
 """What systems are compared by: one of each kind, so that the correction for many questions stays mild."""
 SUMMARY = (
-    *("ndcg", HEADLINE, "precision", "recall", "hit_rate", "mrr"),
+    *("ndcg", HEADLINE, "precision", "recall", "recall_even", "hit_rate", "mrr"),
     *(*POOLED, "popreo"),
     *("top_tenth_share", "top_tenth_ratio", "tail_share", "tail_ratio", "items_for_half", "coverage", "gini"),
     *("entropy", "popularity_lift", "aplt", "poprsp", "js_distance"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evenhand.metrics.exposure import NO_ITEM, PARTS, popularity_part
+from evenhand.metrics.propensity import propensities
 
 if TYPE_CHECKING:
     from evenhand.data.interactions import Interactions
@@ -71,6 +72,17 @@ class AnswerSheet:
             return rest
         in_both = _per_user(self.truth, self.consumed.contains(self.truth.users, self.truth.items))[self.users]
         return rest - self.consumed.activity[self.users] + in_both
+
+    @cached_property
+    def propensity(self) -> np.ndarray:
+        """float64 [n_items]: how likely each item was to be shown, by its popularity; nan where that is unknown."""
+        return propensities(self.popularity)
+
+    @cached_property
+    def wanted_evenly(self) -> np.ndarray:
+        """float64 [n]: the user's test items, each counted 1 / propensity times."""
+        weights = 1 / self.propensity[self.truth.items]
+        return np.bincount(self.truth.users, weights, minlength=self.truth.n_users)[self.users]
 
     @cached_property
     def items(self) -> ItemPopularity:

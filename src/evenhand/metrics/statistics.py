@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenhand.metrics.catalogue import Get, Metric, named
+from evenhand.metrics.catalogue import Metric, named
 from evenhand.metrics.student_t import t_quantile, t_two_sided
 from evenhand.utils.errors import InputError
 
@@ -62,6 +62,18 @@ def summarise(values: Sequence[float] | np.ndarray) -> Summary:
         raise InputError("there is no value to summarise; give one per seed.")
     std = float(array.std(ddof=1)) if len(array) > 1 else None
     return Summary(float(array.mean()), std, tuple(array.tolist()))
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its 95 % interval over users; None where there is no interval to give."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    def to_json(self) -> dict[str, float | None]:
+        return {"value": _null(self.value), "low": self.low, "high": self.high}
 
 
 @dataclass(frozen=True)
@@ -216,45 +228,69 @@ def _over_users(
 ) -> Interval | None:
     if metric.of_items is not None:
         return _by_influence(a, b, metric)
-    if metric.of_sums is not None:
-        return _bootstrap_formula(a, b, metric.of_sums, draws, seed)
-    return bootstrap_ratios_over_users(*_fractions(a, metric.name), *_fractions(b, metric.name), draws, seed)
+    (of_a, value_a), (of_b, value_b) = _columns(a, metric), _columns(b, metric)
+    width = of_a.shape[1]
+
+    def difference(sums: np.ndarray) -> np.ndarray:
+        return _without_dust(value_a(sums[..., :width]), value_b(sums[..., width:]))
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _interval(difference, np.column_stack([of_a, of_b]), draws, seed)
 
 
-def _fractions(runs: Sequence[UserMetrics], name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Numerators and denominators per user, averaged over seeds, whose ratio of sums is the metric."""
-    values = np.array([run.per_user(name) for run in runs])
-    return np.nan_to_num(values).mean(axis=0), (~np.isnan(values)).mean(axis=0)
-
-
-def _bootstrap_formula(
-    a: Sequence[UserMetrics], b: Sequence[UserMetrics], formula: Callable[[Get], Any], draws: int, seed: int
-) -> Interval | None:
-    """The bootstrap for a formula of sums; the columns of both methods are drawn together."""
-
-    def columns(runs: Sequence[UserMetrics], name: str) -> np.ndarray:
-        found = np.array([run.column(name) for run in runs], dtype=np.float64).mean(axis=0)
-        return np.reshape(found, (len(runs[0].users), -1))
+def _columns(runs: Sequence[UserMetrics], metric: Metric) -> tuple[np.ndarray, Callable[[np.ndarray], Any]]:
+    """Columns per user, averaged over seeds, and the metric as a function of their sums over users."""
+    if metric.of_sums is None:
+        values = np.array([run.per_user(metric.name) for run in runs])
+        ratio = np.column_stack([np.nan_to_num(values).mean(axis=0), (~np.isnan(values)).mean(axis=0)])
+        return ratio, lambda sums: sums[..., 0] / sums[..., 1]
+    formula, blocks = metric.of_sums, {}
 
     def total(sums: np.ndarray) -> Any:
         return sums if sums.shape[-1] > 1 else sums[..., 0]
 
-    asked: dict[str, None] = {}  # in the order in which the formula asks
-
     def asking(name: str) -> Any:
-        asked[name] = None
-        return total(columns(a, name).sum(axis=0))
-
-    def difference(sums: np.ndarray) -> np.ndarray:
-        parts = iter(np.split(sums, ends[:-1], axis=-1))
-        of_a, of_b = ({name: total(next(parts)) for name in asked} for _ in (a, b))
-        return _without_dust(formula(of_a.__getitem__), formula(of_b.__getitem__))
+        found = np.array([run.column(name) for run in runs], dtype=np.float64).mean(axis=0)
+        blocks[name] = np.reshape(found, (len(runs[0].users), -1))
+        return total(blocks[name].sum(axis=0))
 
     with np.errstate(divide="ignore", invalid="ignore"):
         formula(asking)
-        blocks = [columns(runs, name) for runs in (a, b) for name in asked]
-        ends = np.cumsum([block.shape[1] for block in blocks])
-        return _interval(difference, np.column_stack(blocks), draws, seed)
+    ends = np.cumsum([block.shape[1] for block in blocks.values()])
+
+    def value(sums: np.ndarray) -> Any:
+        parts = dict(zip(blocks, np.split(sums, ends[:-1], axis=-1), strict=True))
+        return formula(lambda name: total(parts[name]))
+
+    return np.column_stack(list(blocks.values())), value
+
+
+def estimate_metric(runs: Sequence[UserMetrics], name: str, draws: int = 200, seed: int = 0) -> Estimate:
+    """A metric's mean over seeds, given the `UserMetrics` of each, and its 95 % interval over users.
+
+    The interval lies around the value, within the metric's range, as wide as the spread of a bootstrap says: measures
+    such as a distance come out too large in every draw. There is none for
+    one user or an undefined value.
+    """
+    metric, n = named(name), len(runs[0].users)
+    value = float(np.mean([run.mean(name) for run in runs]))
+    if n < 2 or not math.isfinite(value):
+        return Estimate(value)
+    if metric.of_items is not None:
+        if any(run.slots is None for run in runs):
+            return Estimate(value)
+        felt = np.mean([_influence(run, metric) for run in runs], axis=0)
+        error = math.sqrt(float(np.square(felt - felt.mean()).sum()) * n / (n - 1))
+    else:
+        columns, formula = _columns(runs, metric)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            drawn = np.asarray(formula(_poisson_sums(columns, draws, seed)))
+        drawn = drawn[np.isfinite(drawn)]
+        error = float(drawn.std(ddof=1)) if len(drawn) > 1 else math.nan
+    if not math.isfinite(error):
+        return Estimate(value)
+    half = t_quantile(0.5 + CONFIDENCE / 2, n - 1) * error
+    return Estimate(value, max(metric.low, value - half), min(metric.high, value + half))
 
 
 def _by_influence(a: Sequence[UserMetrics], b: Sequence[UserMetrics], metric: Metric) -> Interval | None:

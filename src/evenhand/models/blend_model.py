@@ -68,6 +68,7 @@ class BlendModel(Model):
     metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     history: tuple[Mapping[str, Any], ...] = ()
     best: int = 0
+    titles: pa.Array | None = None
 
     kind: ClassVar[str] = "blend"
     likeness: ClassVar[str] = "score"
@@ -78,11 +79,20 @@ class BlendModel(Model):
 
     @property
     def explained(self) -> str:
+        if len(self.parts) == 1:
+            return self.parts[0].explained
         shares = ", ".join(f"{weight:g}" for weight in self.weights)
         return (
             f"A user's score of an item is the sum, with weights {shares}, of what {len(self.parts)} models "
             "say, each with mean 0 and spread 1 over the catalogue."
         )
+
+    def as_vectors(self) -> FactorModel:
+        """One part alone ranks as its vectors do: a positive weight and a user's own scale change no order."""
+        (part, weight), *more = zip(self.parts, self.weights, strict=True)
+        if more or weight <= 0 or not isinstance(part, FactorModel):
+            raise self.no_vectors()
+        return part
 
     @property
     def seen(self) -> Interactions:  # type: ignore[override]

@@ -12,16 +12,17 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from evenhand.metrics.catalogue import HISTORY, METRICS
+from evenhand.metrics.catalogue import CARD, HEADLINE, METRICS
 from evenhand.metrics.lists import count
 from evenhand.utils.text import visible
 
 if TYPE_CHECKING:
     from evenhand.models.base import Model
 
-SHOWN = {name: f"{METRICS[name].title} {METRICS[name].arrow}" for name in HISTORY}
+SHOWN = {name: f"{METRICS[name].title} {METRICS[name].arrow}" for name in CARD}
 """The metrics of the table and their headings; config.json holds the others too."""
 _RATES = (
+    f"{METRICS[HEADLINE].title}: {METRICS[HEADLINE].meaning}; 0 is none, 1 all of them. "
     "OHR and OCR: of the hot and of the cold items shown, the share that is not wanted. UHR and UCR: of the "
     "hot and of the cold items wanted, the share that is not shown."
 )

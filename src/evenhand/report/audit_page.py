@@ -14,6 +14,7 @@ from evenhand.audit.audit_files import write_text
 from evenhand.audit.result import Audit, Contrast, Finding, SystemRow
 from evenhand.audit.run_audit import audit as run_audit
 from evenhand.data.splits import Split
+from evenhand.experiments.aims import ACCURACY, Answer
 from evenhand.experiments.compare import CompareResult
 from evenhand.metrics.catalogue import HISTORY
 from evenhand.report.accuracy_charts import slice_figures, tradeoff_figure
@@ -72,10 +73,15 @@ def write_comparison_report(
         *(note for note in result.notes if note not in found.notes),
     )
     found = replace(found, findings=(Finding(result.sentence, None), *found.findings), notes=notes)
-    write_report(found, path, training=TrainingStory.of(result), origin=origin)
+    write_text(path, audit_page(found, TrainingStory.of(result), origin, result.answers))
 
 
-def audit_page(audit: Audit, training: TrainingStory | None = None, origin: Origin | None = None) -> str:
+def audit_page(
+    audit: Audit,
+    training: TrainingStory | None = None,
+    origin: Origin | None = None,
+    answers: Mapping[str, Answer] | None = None,
+) -> str:
     """The whole document; what there is nothing to say of is left out."""
     drawn = (exposure_figure(audit), confusion_figure(audit), tradeoff_figure(audit), lorenz_figure(audit))
     heading: object = f"{len(audit.systems)} recommenders compared"
@@ -91,6 +97,8 @@ def audit_page(audit: Audit, training: TrainingStory | None = None, origin: Orig
         origin=origin,
         audit=audit,
         training=training,
+        answer_table=_answer_table(answers) if answers and len(answers) > 1 else None,
+        answer_metric=titled(ACCURACY, audit.k),
         main_table=main_table(audit),
         full_table=_full_table(audit, metrics),
         contrast_table=_contrast_table(contrasts),
@@ -130,6 +138,35 @@ def main_table(audit: Audit) -> Table | None:
         [(title, len(names)) for title, names in groups],
         sortable=True,
     )
+
+
+def _answer_table(answers: Mapping[str, Answer]) -> Table:
+    """What each test says of each method: accuracy with its interval, the choice for the aim marked."""
+    first = next(iter(answers.values()))
+    rows: list[tuple[str | Cell, ...]] = [
+        (
+            label,
+            *(
+                Cell(
+                    number(one.values[label][ACCURACY].value, 3),
+                    float(one.values[label][ACCURACY].value),
+                    interval(one.values[label][ACCURACY], 3),
+                    interval=True,
+                    best=label == one.best,
+                )
+                for one in answers.values()
+            ),
+        )
+        for label in first.values
+    ]
+    columns = [Column("System"), *(Column(one.title, _chosen(one), higher_is_better=True) for one in answers.values())]
+    return Table("What each test says", columns, rows, sortable=True)
+
+
+def _chosen(one: Answer) -> str:
+    """How the method for an aim was chosen, and which others would do."""
+    others = f"; no worse beyond the uncertainty: {', '.join(one.level)}" if one.level else ""
+    return f"chosen on {one.chosen_on}: {one.best}{others}"
 
 
 def _full_table(audit: Audit, metrics: Sequence[str]) -> Table:

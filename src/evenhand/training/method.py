@@ -6,6 +6,7 @@ Commands, searches, blends, checkpoints and updates know nothing but what stands
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -318,6 +319,30 @@ class Method(ABC):
         """Fit methods of one shape, of which this is the first, with all seeds each; each as if it were alone."""
         (only,) = methods
         return [only.fit_under(conditions, on_epoch=on_epoch, checkpoints=checkpoints, resume=resume)]
+
+
+def refitted_fit(method: Method, fit: Fit, conditions: Conditions) -> Fit:
+    """The fit with every seed's model fitted again to train + validation as was found best, and evaluated on test.
+
+    Validation values and chosen epochs stay those of the choice.
+    """
+    split, began = conditions.split, time.perf_counter()
+    nothing = split.test.take(np.zeros(len(split.test), dtype=bool))
+    known = replace(split, test=nothing)
+    seeds = conditions.seeds if method.seeded else conditions.seeds[:1]
+    models = []
+    for place, seed in enumerate(seeds):
+        # The model of this seed stands for the one that would recommend.
+        one = fit.per_seed[place].having(seeds=(seed,)) if fit.per_seed else fit.model.having(best=place)
+        models.append(method.refit(replace(fit, model=one), known, device=str(conditions.device)))
+    results = conditions.measured([one.scorer(one.best) for one in models])
+    best = 0 if fit.validation is None else int(np.argmax(fit.validation))
+    info = {"split": f"{split.description}; refitted on train and validation"}
+    model = models[best].having(
+        metrics=metrics_json(results), info={**fit.model.info, **info}, history=fit.model.history
+    )
+    seconds = fit.seconds + time.perf_counter() - began
+    return replace(fit, model=model, results=results, seconds=seconds, per_seed=tuple(models))
 
 
 def own_fields(part: Any) -> list[Any]:
