@@ -38,10 +38,8 @@ def standardised(scores: Tensor) -> Tensor:
     tensor([[-1.,  1.],
             [ 0.,  0.]])
     """
-    scores = scores.float()
-    moved = scores - scores.mean(1, keepdim=True)
-    spread = moved.square().mean(1, keepdim=True).sqrt()
-    return moved / torch.where(spread > 0, spread, 1)
+    spread, mean = torch.std_mean(scores.float(), dim=1, correction=0, keepdim=True)
+    return (scores.float() - mean).div_(torch.where(spread > 0, spread, 1))
 
 
 def scaled_to_best(scores: Tensor, seen: tuple[Tensor, Tensor]) -> Tensor:
@@ -51,12 +49,15 @@ def scaled_to_best(scores: Tensor, seen: tuple[Tensor, Tensor]) -> Tensor:
     tensor([[-1.,  1.,  6.],
             [ 0.,  0.,  0.]])
     """
-    scores = scores.float()
-    new = scores.index_put(seen, torch.zeros((), device=scores.device))
-    count = scores.shape[1] - torch.bincount(seen[0], minlength=len(scores)).unsqueeze(1)
-    moved = scores - new.sum(1, keepdim=True) / count.clamp(min=1)
-    best = moved.index_put(seen, torch.zeros((), device=scores.device)).amax(1, keepdim=True)
-    return moved / torch.where(best > 0, best, torch.inf)
+    scores, n = scores.float(), scores.shape[1]
+    # From sums over all items and over the few that are seen: a pass over a large catalogue costs memory traffic.
+    own = torch.zeros(len(scores), device=scores.device).index_add_(0, seen[0], scores[seen])
+    count = n - torch.bincount(seen[0], minlength=len(scores))
+    moved = scores - ((scores.sum(1) - own) / count.clamp(min=1)).unsqueeze(1)
+    kept = moved[seen]
+    best = moved.index_put_(seen, moved.new_zeros(())).amax(1, keepdim=True)
+    moved.index_put_(seen, kept)
+    return moved.div_(torch.where(best > 0, best, torch.inf))
 
 
 def scaled(scores: Tensor, known: Interactions, users: np.ndarray, scale: Scale) -> Tensor:
@@ -120,8 +121,8 @@ class BlendModel(Model):
         def score(users: np.ndarray) -> Tensor:
             total: Tensor | None = None
             for one, weight in zip(scorers, self.weights, strict=True):
-                own = weight * scaled(one(users), self.seen, users, self.scale)
-                total = own if total is None else total + own.to(total.device)
+                own = scaled(one(users), self.seen, users, self.scale).mul_(weight)
+                total = own if total is None else total.add_(own.to(total.device))
             assert total is not None
             return total
 
