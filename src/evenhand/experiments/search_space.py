@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evenhand.baselines import ALS, EASE, GFCF, Blend, ItemKNN, Popular
+from evenhand.baselines import ALS, EASE, GFCF, Blend, ItemKNN, Popular, Recipe
 from evenhand.encoders import MF, LightGCN
 from evenhand.experiments.ranges import Choice, Range
 from evenhand.methods import parse_value
@@ -86,6 +86,7 @@ RANGES: Mapping[type, Space] = {
     },
     EASE: {"l2": Range(10, 10_000, log=True)},
     Blend: {},
+    Recipe: {},
     ALS: {
         "factors": Range(16, 1024, log=True, integer=True),
         "alpha": Range(0.5, 1000, log=True),
@@ -114,6 +115,7 @@ FIXED: Mapping[type, Mapping[str, str]] = {
         "updates": "it belongs to the size of the data",
         "engine": "it does not change what is learned",
         "eval_users": "it decides how exact the measure is, and the speed",
+        "seconds": _COST,
     },
     MF: {"dim": _SIZE},
     LightGCN: {"dim": _SIZE},
@@ -130,10 +132,11 @@ FIXED: Mapping[type, Mapping[str, str]] = {
     **dict.fromkeys((Softmax, BSL, AUCSoftmax), _SOFTMAX_FIXED),
     PSL: {**_SOFTMAX_FIXED, "activation": _PUBLISHED},
     SLatK: {**_SOFTMAX_FIXED, "k": "it is the list that counts", "refresh": _COST},
-    Popular: {"half_life": "it belongs to tests by time"},
-    EASE: {"balance": "0 is the published method", "max_items": _COST},
+    Popular: {"half_life": "it belongs to tests by time", "log": "it changes no list"},
+    EASE: {"balance": "0 is the published method", "lift": "1 is the published method", "max_items": _COST},
     ALS: {"iterations": _COST, "steps": _COST},
     Blend: dict.fromkeys(("parts", "shares", "encoder"), "it settles its numbers itself"),
+    Recipe: dict.fromkeys(("budget", "aim", "goal"), "it searches itself"),
 }
 """What stays as it is, and why; `--range` searches the numbers among these too."""
 

@@ -6,6 +6,7 @@ step and the place in the batch alone, so neither the other replicas nor a resum
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -62,7 +63,7 @@ class Trainer(TrainState):
         on_epoch: OnEpoch | None = None,
     ) -> tuple[list[dict[str, Any]], float]:
         """Train until the epochs are up or no replica improves any more; history and seconds."""
-        epochs = self.settings.epochs
+        epochs, seconds = self.settings.epochs, self.settings.seconds or math.inf
         history, earlier = checkpoints.restore(self, stopping) if resume else ([], 0.0)
         began = time.perf_counter() - earlier
 
@@ -72,6 +73,8 @@ class Trainer(TrainState):
         with StopSignal().listening() as stop, checkpoints.divergence_explained():
             while len(history) < epochs and not stopping.finished:
                 epoch = len(history)
+                if epoch and time.perf_counter() - began > seconds:
+                    break
                 # Train; a long epoch pauses now and then for a checkpoint.
                 while (log := self.run_epoch(epoch, pause=lambda: stop() or checkpoints.due_within())) is None:
                     save()
