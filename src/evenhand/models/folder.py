@@ -20,7 +20,7 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.models.base import Model
-from evenhand.models.blend_model import WEIGHTS, BlendModel, Part, parts_of
+from evenhand.models.blend_model import WEIGHTS, BlendModel, Part, Scale, parts_of
 from evenhand.models.card import model_card
 from evenhand.models.factors import FactorModel
 from evenhand.models.graph_filter import GraphFilter
@@ -44,8 +44,7 @@ def write_model(model: Model, folder: str | Path, *, force: bool = False) -> Non
     """Write the folder, whole or not at all; one that exists is only replaced with `force`."""
     check_ours(Path(folder))
     with atomic_folder(folder, FILES, force=force) as place:
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.tensors().items()}
-        write_tensors(place / "model.safetensors", tensors)
+        write_tensors(place / "model.safetensors", _separate(model.tensors()))
         write_arrow(place / "users.arrow", {"id": model.known.user_ids})
         titles = {} if model.titles is None else {"title": model.titles.cast(pa.string())}
         write_arrow(place / "items.arrow", {"id": model.known.item_ids, **titles})
@@ -62,6 +61,17 @@ def write_model(model: Model, folder: str | Path, *, force: bool = False) -> Non
             "checksums": {name: sha256(place / name) for name in CONTENT},
         }
         write_json(place / "config.json", config)
+
+
+def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """On the CPU, each in memory of its own: parts of a blend may share what they are made of."""
+    found: dict[str, Tensor] = {}
+    used: set[int] = set()
+    for name, tensor in tensors.items():
+        plain = tensor.detach().cpu().contiguous()
+        found[name] = plain.clone() if plain.data_ptr() in used else plain
+        used.add(plain.data_ptr())
+    return found
 
 
 def check_ours(folder: Path) -> None:
@@ -119,7 +129,14 @@ def _assembled(folder: Path, config: _Config) -> Model:
     if config.kind != BlendModel.kind:
         return _part(config.kind, tensors, pairs, common)
     parts = tuple(_part(kind, own, pairs, {"known": known, "seeds": config.seeds}) for kind, own in parts_of(tensors))
-    return BlendModel(parts, tuple(tensors[WEIGHTS].tolist()), **common)
+    scale: Scale = next(scale for scale, name in WEIGHTS.items() if name in tensors)
+    return BlendModel(
+        parts,
+        tuple(tensors[WEIGHTS[scale]].tolist()),
+        scale=scale,
+        fitted_to=known.take(pairs["touched"].to_numpy()),
+        **common,
+    )
 
 
 def _part(kind: str, tensors: Mapping[str, Tensor], pairs: pa.Table, common: Mapping[str, Any]) -> Part:
