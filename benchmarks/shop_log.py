@@ -83,15 +83,15 @@ def _when(second: int, zone: str) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", at) + zone
 
 
-def commands(log: Path, items: Path, folder: Path, recipe: str) -> list[list[str]]:
-    """What a person types, once the files are there."""
+def commands(log: Path, items: Path, folder: Path, how: list[str]) -> list[list[str]]:
+    """What a person types, once the files are there; `how` says which recipe or method."""
     columns = ["--user", "customer_id", "--item", "sku", "--weight", "qty", "--timestamp", "ordered_at"]
     titles = ["--items-file", str(items), "--title", "name"]
     model, lists = str(folder / "model"), str(folder / "lists.csv")
     stock = ["--filter", str(items), "--where", "stock > 0"]
     return [
         ["data", "describe", str(log), *columns],
-        ["train", str(log), *columns, *titles, "--recipe", recipe, "--refit", "--out", model, "--force"],
+        ["train", str(log), *columns, *titles, *how, "--out", model, "--force"],
         ["recommend", model, "-k", str(K), *stock, "--out", lists, "--force"],
     ]
 
@@ -147,7 +147,7 @@ def main() -> None:
     load = os.getloadavg()[0]
     print(f"{asked.rows:,} rows, {asked.threads} threads, load {load:.1f} at the start")
     steps = []
-    for arguments in commands(log, items, asked.folder, asked.recipe):
+    for arguments in commands(log, items, asked.folder, ["--recipe", asked.recipe]):
         took, said = timed([sys.executable, "-m", "evenhand", *arguments], environment)
         steps.append({"command": arguments[0], **took})
         print(f"{_times(took)}  evenhand {' '.join(arguments)}")

@@ -28,7 +28,7 @@ def test_no_pair_of_the_log_is_in_anybodys_list(shop_log: ModuleType, tmp_path: 
     log, items = shop_log.make(tmp_path, rows=4000)
     again, _ = shop_log.make(tmp_path / "again", rows=4000)
     assert log.read_bytes() == again.read_bytes()
-    commands = shop_log.commands(log, items, tmp_path, "fast")
+    commands = shop_log.commands(log, items, tmp_path, ["--method", "als"])
     assert len(commands) <= 6
     for command in commands:
         ended = evenhand(*command)
