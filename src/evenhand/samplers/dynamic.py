@@ -10,7 +10,7 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.samplers.base import Batch, BoundSampler, Sampler, best, check_drawn, products, rows
-from evenhand.samplers.unobserved import UnobservedDistribution, scaled
+from evenhand.samplers.unobserved import UnobservedDistribution
 from evenhand.utils.errors import InputError
 
 
@@ -65,5 +65,5 @@ class DynamicBound(BoundSampler):
             return best(pool, scores, batch.n)
         pools = (batch.n, self.candidates)
         place = scores.unflatten(-1, pools).topk(self.top, dim=-1).indices
-        one = scaled(drawn[..., which:], torch.tensor(self.top, device=drawn.device)).unsqueeze(-1)
+        one = (drawn[..., which:] * self.top).long().clamp_max_(self.top - 1).unsqueeze(-1)
         return pool.unflatten(-1, pools).gather(-1, place.gather(-1, one)).squeeze(-1)

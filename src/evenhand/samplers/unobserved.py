@@ -82,7 +82,8 @@ class UnobservedDistribution:
 
     def draw_any(self, uniforms: Tensor) -> Tensor:
         """One item per uniform number, whoever has it: `P(j) ∝ weight_j` over the whole catalogue."""
-        place = scaled(uniforms, torch.tensor(self._stride - 1, device=uniforms.device))
+        total = self._stride - 1
+        place = (uniforms * total).long().clamp_max_(total - 1)
         return place if self.before_item is None else torch.searchsorted(self.before_item, place, right=True) - 1
 
     def log_probability(self, items: Tensor) -> Tensor:

@@ -74,8 +74,9 @@ def run(one: Trainer, epochs: int = 2) -> Trainer:
     return one
 
 
-@pytest.mark.parametrize("updates", ["dense", "sparse"])
-@pytest.mark.parametrize("sampler", [UniformSampler(), PopularitySampler()], ids=str)
+@pytest.mark.parametrize(
+    ("sampler", "updates"), [(UniformSampler(), "dense"), (PopularitySampler(), "sparse")], ids=str
+)
 @pytest.mark.parametrize("of", FAMILY, ids=str)
 def test_it_learns_what_the_plain_engine_learns(of: Softmax, sampler: Sampler, updates: Any) -> None:
     """Loss, shares, vectors, Adam's means and squares, and the quantiles of SL@K; each replica with its own λ."""
@@ -105,7 +106,7 @@ def test_it_learns_what_the_plain_engine_learns(of: Softmax, sampler: Sampler, u
     dim=st.integers(2, 9),  # the cosine of two numbers has no gradient, only rounding
     seed=st.integers(0, 1000),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_any_size(of: Softmax, shared: int, n_users: int, n_items: int, batch: int, dim: int, seed: int) -> None:
     """One user, one item left, all negatives masked, a batch larger than the data."""
     liked = np.random.default_rng(seed).random((n_users, n_items)) < 0.5
@@ -121,17 +122,15 @@ def test_any_size(of: Softmax, shared: int, n_users: int, n_items: int, batch: i
     np.testing.assert_allclose(*losses, rtol=2e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("updates", ["dense", "sparse"])
 @pytest.mark.parametrize("of", FAMILY, ids=str)
-def test_a_replica_is_a_run_of_its_own_on_any_number_of_threads(of: Softmax, updates: Any) -> None:
-    how = Settings(batch=33, updates=updates)
+def test_a_replica_is_a_run_of_its_own_on_any_number_of_threads(of: Softmax) -> None:
+    how = Settings(batch=33)
     together = run(trainer(of, how, [5, 0]))
     for threads in (1, 2):
         torch.set_num_threads(threads)
-        for place, seed in enumerate([5, 0]):
-            alone = run(trainer(of, how, [seed]))
-            for mine, theirs in zip(alone.model.raw(), together.model.raw(), strict=True):
-                assert torch.equal(mine[0], theirs[place])
+        alone = run(trainer(of, how, [0]))
+        for mine, theirs in zip(alone.model.raw(), together.model.raw(), strict=True):
+            assert torch.equal(mine[0], theirs[1])
 
 
 @pytest.mark.parametrize("of", FAMILY, ids=str)
