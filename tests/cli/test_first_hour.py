@@ -142,6 +142,18 @@ def test_update_keeps_titles_and_columns_and_records_both_files(shop: Path) -> N
     assert ("c01", "0044") in pairs
 
 
+@pytest.mark.parametrize("refit", [True, False])
+def test_update_keeps_the_test_part_or_says_that_it_never_had_it(shop: Path, tmp_path: Path, refit: bool) -> None:
+    (tmp_path / "newer.csv").write_text("customer,sku\nc01,0044\n")
+    given = ("train", shop / "log.csv", "--user", "customer", "--item", "sku", "--method", "popular", "-k", 5)
+    assert evenhand(*given, "--refit" if refit else "--no-refit", "--out", tmp_path / "model").code == 0
+    ended = evenhand("update", tmp_path / "model", tmp_path / "newer.csv", "--out", tmp_path / "second", "--json")
+    assert any("without the test part" in note for note in ended.document["notes"]) != refit
+    log = eh.Interactions.read(shop / "log.csv", user="customer", item="sku")
+    new = eh.load(tmp_path / "second").known
+    assert (len(new) == len(log) + 1) == refit
+
+
 @pytest.mark.parametrize("command", ["train", "update"])
 def test_force_does_not_touch_somebodys_own_files(shop: Path, tmp_path: Path, command: str) -> None:
     (tmp_path / "README.md").write_text("mine")
