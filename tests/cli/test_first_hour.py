@@ -169,6 +169,22 @@ def test_force_does_not_touch_somebodys_own_files(shop: Path, tmp_path: Path, co
     assert json.loads((tmp_path / "config.json").read_text()) == {"mine": True}
 
 
+def test_hot_items_are_defined_where_they_are_asked_for() -> None:
+    text = " ".join(evenhand("compare", "--help").out.replace("│", " ").split())
+    assert "honest: the top 15 % by train interactions" in text
+
+
+def test_a_file_to_write_to_is_called_out_everywhere(shop: Path) -> None:
+    evenhand("recommend", shop / "model", "-k", 20, "--out", shop / "candidates.csv", "--force")
+    columns = ("--user", "customer", "--item", "sku")
+    given = ("rerank", shop / "candidates.csv", "--train", shop / "log.csv", *columns, "-k", 5)
+    for option in ("--out", "--to"):
+        ended = evenhand(*given, option, shop / "better.csv", "--force")
+        assert ended.code == 0, ended.err
+        assert (shop / "better.csv").is_file()
+        (shop / "better.csv").unlink()
+
+
 @pytest.mark.parametrize("command", ["recommend", "update", "similar"])
 def test_help_shows_the_common_options_first(command: str) -> None:
     text = evenhand(command, "--help").out
