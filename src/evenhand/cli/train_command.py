@@ -113,7 +113,8 @@ def command(
     how = "" if one.encoder_name is None else f"{one.encoder_name}, "
     shortened = show.print_rows(screen, rows, f"{data}, {how}protocol {plan.conditions.protocol}")
     show.print_notes(screen, [f"split {plan.source.split.description}", *fitted.notes, *shortened])
-    show.print_sentence(screen, headline(fitted.results))
+    if fitted.results:
+        show.print_sentence(screen, headline(fitted.results))
     which = f" (seed {recommends} recommends)" if one.seeded else ""
     show.print_sentence(screen, f"Model written to {out}/{which}.")
 
