@@ -6,7 +6,8 @@ PIP = .venv/bin/pip install --quiet -c constraints.txt
 
 # A simulated world that also knows what users like among items shown at random: half a minute on two cores.
 demo: .venv/installed
-	.venv/bin/evenhand compare demo --methods popular,ease,gfcf,dns,pns,auc-ns --k 10 --out runs/demo --force
+	.venv/bin/evenhand compare demo --seeds 1 --k 10 --out runs/demo --force \
+	  --methods popular,ease,dns,pns,softmax,auc-ns,recipe:budget=10,recipe:budget=10:aim=items
 
 test: .venv/installed-dev
 	.venv/bin/python -m pytest

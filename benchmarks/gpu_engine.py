@@ -23,7 +23,7 @@ from evenhand.data.popularity import hot_items
 from evenhand.samplers.auc import prior
 from evenhand.samplers.base import bind
 from evenhand.training.engines.fused import FusedSteps
-from evenhand.training.engines.fused_tables import Law, Rule, Shape, Table, law_and_rule
+from evenhand.training.engines.fused_tables import Distribution, Rule, Shape, Table, distribution_and_rule
 from evenhand.training.trainer import Trainer
 from evenhand.utils import keyed
 
@@ -54,7 +54,7 @@ def small(
     steps = -(-n // batch)
     fused = FusedSteps(
         fresh(replicas, train.n_users, 32, False), fresh(replicas, train.n_items, 32, False), pairs,
-        *law_and_rule(sampler, train), batch=batch, steps=steps, decay=[0.0] * replicas, l2=[1e-4] * replicas,
+        *distribution_and_rule(sampler, train), batch=batch, steps=steps, decay=[0.0] * replicas, l2=[1e-4] * replicas,
         hot=torch.from_numpy(hot_items(train.popularity)).to(DEVICE), exact_sums=exact_sums, shape=shape,
     )  # fmt: skip
 
@@ -130,7 +130,7 @@ class WebSize:
         """Positives per second, and the bytes that each must move."""
         steps = self.n // batch
         fused = FusedSteps(
-            *self.tables, (self.users, self.items), Law("uniform", self.indptr, self.items), self.rule,
+            *self.tables, (self.users, self.items), Distribution("uniform", self.indptr, self.items), self.rule,
             batch=batch, steps=steps, decay=[0.0], l2=[1e-4], hot=self.hot, exact_sums=exact_sums, shape=shape,
         )  # fmt: skip
         keys = [keyed.hashes(keyed.keys([0], purpose, device=DEVICE), steps) for purpose in (2, 3)]

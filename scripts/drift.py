@@ -32,9 +32,13 @@ SHORT = {
     "auc-ns lightgcn": "auc-ns:ecdf=64",
     "bc-loss mf": "bc-loss:warm_up=2",
     "bc-loss lightgcn": "bc-loss:warm_up=2",
+    **{f"psl {encoder}": "psl:temperature=0.25" for encoder in ENCODERS},
+    **{f"slatk {encoder}": "slatk:refresh=2:weight_temperature=0.5:k=5" for encoder in ENCODERS},
+    **{f"bsl {encoder}": "bsl:negative_weight=1.3" for encoder in ENCODERS},
+    **{f"auc-softmax {encoder}": "auc-softmax:beta=0.2:alpha=1" for encoder in ENCODERS},
     "blend": "blend:parts=ease+als:shares=1+1",
 }
-"""Runs whose method is asked for otherwise than by its name, to save time or to learn in so few epochs."""
+"""Runs whose method is asked for otherwise than by its name: to save time, to learn in so few epochs, to stand out."""
 TOLERANCE = {
     **dict.fromkeys(("precision", "recall", "ndcg"), 0.002),
     **dict.fromkeys(("ohr", "uhr", "ucr"), 0.003),
@@ -64,7 +68,8 @@ def split() -> Split:
 def measure(name: str) -> Recorded:
     method, _, encoder = name.partition(" ")
     asked = SHORT.get(name, method)
-    settings = replace(SETTINGS, negatives=8 if method == "bc-loss" else None)
+    few = 8 if method == "bc-loss" else 64 if method in METHODS and METHODS[method].objective.shares_negatives else None
+    settings = replace(SETTINGS, negatives=few)
     made = ENCODERS[encoder or "mf"](dim=DIM)
     settings = replace(settings, weight_decay=usual_decay(made, "auto", split().train))
     found = compare(split(), [asked], made, SEEDS, settings, k=K, device="cpu").row(asked, K)

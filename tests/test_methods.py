@@ -56,7 +56,7 @@ def test_parses(text: str, sampler: Sampler) -> None:
         ("xyzzy", "unknown method 'xyzzy'; Known: {known}."),
         (
             "dns:candidate=2",
-            "unknown parameter of 'dns' 'candidate'; did you mean 'candidates'? Known: candidates.",
+            "unknown parameter of 'dns' 'candidate'; did you mean 'candidates'? Known: candidates, top.",
         ),
         ("rns:candidates=2", "method 'rns' has no parameters, but 'candidates' was given."),
         ("dns:2", "'dns:2': parameters are written name:key=value, but '2' has no '='."),
@@ -113,7 +113,7 @@ def test_labels_name_what_differs_from_the_defaults() -> None:
 
 
 def test_parameters_and_defaults_are_those_of_the_sampler() -> None:
-    assert METHODS["dns"].parameters() == {"candidates": 5}
+    assert METHODS["dns"].parameters() == {"candidates": 5, "top": 1}
     assert METHODS["rns"].parameters() == {}
     assert METHODS["auc-ns"].parameters() == {
         "alpha": 0.75,
@@ -122,6 +122,8 @@ def test_parameters_and_defaults_are_those_of_the_sampler() -> None:
         "candidates": 5,
         "probes": 10,
         "ecdf": "auto",
+        "rule": "paper",
+        "inside": 10,
     }
 
 

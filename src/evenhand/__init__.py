@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from evenhand.metrics.evaluate import evaluate
     from evenhand.models.base import Model
     from evenhand.models.factors import load
+    from evenhand.models.filters import notes_of
     from evenhand.models.rerank import rerank
     from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Reg
     from evenhand.samplers import (
@@ -61,6 +62,7 @@ _HOME = {
         "evenhand.metrics.evaluate": "evaluate",
         "evenhand.models.base": "Model",
         "evenhand.models.factors": "load",
+        "evenhand.models.filters": "notes_of",
         "evenhand.models.rerank": "rerank",
         "evenhand.objectives": "BPR IPS MACR BCLoss CausE Reg",
         "evenhand.samplers": (
@@ -111,6 +113,7 @@ __all__ = [
     "load",
     "load_dataset",
     "load_split",
+    "notes_of",
     "rerank",
     "simulate",
     "tune",

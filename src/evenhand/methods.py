@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evenhand.baselines import ALS, EASE, GFCF, Baseline, Blend, GivenVectors, ItemKNN, Popular
+from evenhand.baselines import ALS, EASE, GFCF, Baseline, Blend, GivenVectors, ItemKNN, Popular, Recipe
+from evenhand.baselines.recipe import FAST
 from evenhand.encoders import MF, Encoder, encoder_named
 from evenhand.models.base import Model
-from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Objective, Reg
+from evenhand.objectives import BPR, BSL, IPS, MACR, PSL, AUCSoftmax, BCLoss, CausE, Objective, Reg, SLatK, Softmax
 from evenhand.samplers import (
     AUCSampler,
     BalancedSampler,
@@ -47,7 +48,7 @@ class Entry:
     def parameters(self) -> dict[str, Any]:
         """Parameter names and their defaults, those of a blend as they are written."""
         if self.name == "blend":
-            return Blend().parameters()
+            return {**Blend().parameters(), "encoder": "mf"}
         return {f.name: default_of(f) for part in self.parts for f in own_fields(part)}
 
     @property
@@ -86,6 +87,8 @@ def _blend(values: Mapping[str, Any]) -> Blend:
     given: dict[str, Any] = dict(values)
     if "parts" in given:
         given["parts"] = tuple(_blend_part(text.strip()) for text in str(given["parts"]).split("+"))
+    if (encoder := given.pop("encoder", "auto")) != "auto":
+        given["parts"] = tuple(part.with_encoder(encoder_named(encoder)) for part in given.get("parts", Blend().parts))
     if given.get("shares", "auto") != "auto":
         try:
             given["shares"] = tuple(float(text) for text in str(given["shares"]).split("+"))
@@ -118,6 +121,11 @@ REGISTRY: Mapping[str, Entry] = {
         _trained("macr", UniformSampler, "an item's own pull is learned and taken out", "Wei et al. 2021", MACR),
         _trained("cause", UniformSampler, "a sample even over items steers", "Bonner & Vasile 2018", CausE),
         _trained("bc-loss", UniformSampler, "margins where popularity predicts badly", "Zhang et al. 2022", BCLoss),
+        _trained("softmax", UniformSampler, "a positive against many shared negatives", "Wu et al. 2024", Softmax),
+        _trained("psl", UniformSampler, "softmax with gentler activations", "Yang et al. 2024", PSL),
+        _trained("slatk", UniformSampler, "softmax for the top k", "Yang et al. 2025", SLatK),
+        _trained("bsl", UniformSampler, "softmax with a weight on the negatives", "Wu et al. 2024", BSL),
+        _trained("auc-softmax", UniformSampler, "softmax over likely true negatives", "evenhand", AUCSoftmax),
         _trained("auc-ns", AUCSampler, "the negative that most raises the partial AUC", "Liu et al. 2023"),
         _baseline("popular", Popular, "the items that most users interacted with, for everyone", "–"),
         _baseline("itemknn", ItemKNN, "items like those the user interacted with", "Sarwar et al. 2001"),
@@ -125,11 +133,12 @@ REGISTRY: Mapping[str, Entry] = {
         _baseline("ease", EASE, "a linear item-to-item model in closed form", "Steck 2019"),
         _baseline("als", ALS, "matrix factorisation over all cells", "Hu et al. 2008"),
         Entry("blend", (Blend,), "ease, als and auc-ns, each user's scores added up", "evenhand", _blend),
+        _baseline("recipe", Recipe, "the best blend that a budget of time allows", "evenhand"),
     )
 }
 METHODS: Mapping[str, Entry] = {name: one for name, one in REGISTRY.items() if one.is_trained}
 BASELINES: Mapping[str, Entry] = {name: one for name, one in REGISTRY.items() if not one.is_trained}
-RECIPES = {"best": "blend", "fast": "als"}
+RECIPES = {"best": "recipe", "fast": f"recipe:budget={FAST:g}"}
 """Presets that need no tuning: the most accurate we know, and the first answer."""
 
 
@@ -265,7 +274,33 @@ def on_top_of(base: str, method: str | None, share: float | None, encoder: str =
     if share is None and base not in known:
         share = 0.5
     shares: Any = "auto" if share is None else (share, round(1 - share, 12))
-    return Blend((part, parse(method)), shares, encoder)
+    return Blend((part, parse(method, encoder)), shares)
+
+
+def recipe_text(recipe: str, budget: str | None = None, aim: str | None = None, goal: str | None = None) -> str:
+    """A recipe by its name and options, as a method's text.
+
+    >>> recipe_text("best", "10m", aim="items")
+    'recipe:budget=600:aim=items'
+    """
+    if recipe not in RECIPES:
+        raise unknown("recipe", recipe, RECIPES)
+    text = RECIPES[recipe] if budget is None else f"recipe:budget={seconds_of(budget):g}"
+    given = (("aim", aim), ("goal", goal))
+    return text + "".join(f":{name}={value}" for name, value in given if value is not None)
+
+
+def seconds_of(text: str) -> float:
+    """`90`, `90s`, `10m` or `1.5h` as seconds."""
+    units = {"s": 1, "m": 60, "h": 3600}
+    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1)
+    try:
+        seconds = float(number) * unit
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e9:
+        raise InputError(f"a budget is a time such as 90s, 10m or 1h, not '{text}'.")
+    return seconds
 
 
 def made_by(model: Model) -> Method:
@@ -289,6 +324,7 @@ def from_info(info: Mapping[str, Any]) -> Method:
             shares = values.get("shares", "auto")
             values["parts"] = tuple(from_info(part) for part in values["parts"])
             values["shares"] = shares if isinstance(shares, str) else tuple(shares)
+            values.pop("encoder", None)  # of blends of version 0.1
             return Blend(**values, asked=asked if isinstance(asked, str) else None)
         return BASELINES[name].method(values, MF(), Settings(), asked if isinstance(asked, str) else None)
     except InputError:

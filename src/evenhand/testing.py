@@ -29,7 +29,7 @@ def checkerboard(n_users: int = 40, n_items: int = 40) -> tuple[Interactions, In
     """(train, withheld): users of even index like even items, odd users odd ones; train lacks one of them.
 
     The one withheld pair a user is the next square of its colour, so after training it must rank first
-    among what the user has not touched. Every item keeps other users who have it in train.
+    among what the user has not seen. Every item keeps other users who have it in train.
     """
     if n_users < 4 or n_items < 6 or n_users % 2 or n_items % 2:
         raise InputError("a checkerboard needs even numbers of users (4 or more) and items (6 or more).")
@@ -124,16 +124,16 @@ def one_replica(batch: Batch, replica: int) -> Batch:
 
 
 def chi_square_p(counts: np.ndarray, probabilities: np.ndarray) -> float:
-    """Pearson's test: how likely counts at least this odd are under the law; 0 if the impossible happened.
+    """Pearson's test: how likely counts at least this odd are under the distribution; 0 if the impossible happened.
 
     >>> round(chi_square_p(np.array([48, 52]), np.array([0.5, 0.5])), 3)
     0.689
     """
-    counts, law = np.asarray(counts, dtype=np.float64), np.asarray(probabilities, dtype=np.float64)
-    possible = law > 0
+    counts, distribution = np.asarray(counts, dtype=np.float64), np.asarray(probabilities, dtype=np.float64)
+    possible = distribution > 0
     if counts[~possible].any():
         return 0.0
-    expected = counts.sum() * law[possible] / law.sum()
+    expected = counts.sum() * distribution[possible] / distribution.sum()
     statistic = ((counts[possible] - expected) ** 2 / expected).sum()
     freedom = torch.tensor((possible.sum() - 1) / 2, dtype=torch.float64)
     if freedom == 0:

@@ -81,7 +81,7 @@ def test_only_what_depends_on_a_seed_has_several() -> None:
     assert model.seeds == (5,)
     assert len(found.scorers) == 1
     assert model.info["method"] == "ease"
-    assert model.info["rival"] == {"name": "ease", "l2": 400, "balance": 0, "max_items": "all"}
+    assert model.info["rival"] == {"name": "ease", "l2": 400, "balance": 0, "lift": 1, "max_items": "all"}
     with pytest.raises(InputError, match="the model has no seed 6; it has 5"):
         model.recommend(k=1, seed=6)
 
@@ -271,15 +271,33 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("rivals")
     write_log(SPLIT.consumed, folder / "train.csv")
     write_log(SPLIT.test, folder / "test.csv")
-    for baseline in ("popular", "itemknn", "gfcf:factors=6", "ease:l2=30", "als:factors=4", "blend:parts=ease+als"):
-        seeds = 1 if baseline.startswith("blend") else 2  # of a blend one seed is kept
+    for baseline in (
+        "popular",
+        "itemknn",
+        "gfcf:factors=6",
+        "ease:l2=30",
+        "als:factors=4",
+        "blend:parts=ease+als",
+        "recipe:budget=1",
+    ):
+        seeds = 1 if baseline.startswith(("blend", "recipe")) else 2  # of a blend one seed is kept
         ended = evenhand(
             "train", folder / "train.csv", "--test", folder / "test.csv", "--method", baseline, "--seeds", seeds,
-            "--out", folder / baseline.partition(":")[0], "--hot", "paper", "--json",
+            "--no-refit", "--out", folder / baseline.partition(":")[0], "--hot", "paper", "--json",
         )  # fmt: skip
         assert ended.code == 0, ended.err
         (folder / f"{baseline.partition(':')[0]}.json").write_text(ended.out)
     return folder
+
+
+def test_a_model_for_production_is_measured_as_it_is_saved(desk: Path, tmp_path: Path) -> None:
+    files = ("--test", desk / "test.csv")
+    made = evenhand("train", desk / "train.csv", *files, "--method", "ease:l2=30", "--out", tmp_path / "m", "--json")
+    assert len(eh.load(tmp_path / "m").known) == len(SPLIT.consumed)
+    assert evenhand("recommend", tmp_path / "m", "--out", tmp_path / "lists.csv").code == 0
+    found = evenhand("evaluate", tmp_path / "lists.csv", "--train", desk / "train.csv", *files, "--json").document
+    for ours, theirs in zip(made.document["rows"], found["rows"], strict=True):
+        assert ours["metrics"]["ndcg"]["mean"] == pytest.approx(theirs["metrics"]["ndcg"]["mean"], abs=1e-9)
 
 
 @pytest.mark.parametrize("name", BASELINES)

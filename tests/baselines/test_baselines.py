@@ -31,7 +31,7 @@ from evenhand.utils.errors import InputError
 from run_cli import TINY, evenhand, one_thread, small_log, write_log
 
 CPU = torch.device("cpu")
-EVERY = [parse(name) for name in BASELINES]
+EVERY = [parse("recipe:budget=1" if name == "recipe" else name) for name in BASELINES]
 
 
 def dense(log: Interactions) -> np.ndarray:
@@ -262,8 +262,8 @@ def test_rows_are_gathered_in_the_order_asked() -> None:
         ("ease:l2=0", "l2 must be a positive number, not 0."),
         ("ease:l2=inf", "l2 must be a positive number, not inf."),
         ("ease:l2=much", "l2 must be a positive number, not much."),
-        ("ease:lambda=3", "unknown parameter of 'ease' 'lambda'; Known: balance, l2, max_items."),
-        ("popular:k=3", "unknown parameter of 'popular' 'k'; Known: half_life."),
+        ("ease:lambda=3", "unknown parameter of 'ease' 'lambda'; Known: balance, l2, lift, max_items."),
+        ("popular:k=3", "unknown parameter of 'popular' 'k'; Known: half_life, log."),
         ("itemknn:neighbours=0", "neighbours must be a whole number of at least 1, not 0."),
         ("itemknn:neighbours=2.5", "neighbours must be a whole number of at least 1, not 2.5."),
         ("itemknn:shrink=-1", "shrink must be a number of at least 0, not -1."),
@@ -338,7 +338,7 @@ def test_baselines_stand_in_the_same_table() -> None:
     assert [row.metrics["ndcg"].std is None for row in found.rows] == [False, True, False, True]
     document = found.to_json()
     recorded = document["configuration"]["methods"]["ease:l2=30"]
-    assert recorded == {"method": "ease", "parameters": {"l2": 30, "balance": 0, "max_items": "all"}}
+    assert recorded == {"method": "ease", "parameters": {"l2": 30, "balance": 0, "lift": 1, "max_items": "all"}}
     assert document["training"]["popular"]["chosen_epochs"] == []
 
 

@@ -42,7 +42,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_log(LOG.take(~held_out), folder / "train.csv")
     write_log(LOG.take(held_out), folder / "test.csv")
     given = (folder / "train.csv", "--test", folder / "test.csv", *TINY, "--hot", "paper", "--json")
-    trained = evenhand("train", *given, "--method", "dns", "--out", folder / "model")
+    trained = evenhand("train", *given, "--method", "dns", "--no-refit", "--out", folder / "model")
     compared = evenhand("compare", *given, *METHODS, "--out", folder / "run")
     for name, ended in (("trained", trained), ("compared", compared)):
         assert ended.code == 0, ended.err
@@ -262,7 +262,7 @@ def test_every_kind_of_file_gives_the_same_numbers(desk: Path, tmp_path: Path) -
 def test_leave_last_out_and_time_splits_hold_out_the_latest(desk: Path, tmp_path: Path) -> None:
     assert LOG.timestamps is not None
     last = [int(LOG.timestamps[LOG.users == user].argmax()) for user in range(LOG.n_users)]
-    arguments = ("train", desk / "log.csv", *TINY, "--method", "rns", "--protocol", "paper")
+    arguments = ("train", desk / "log.csv", *TINY, "--method", "rns", "--no-refit", "--protocol", "paper")
     assert evenhand(*arguments, "--split", "leave-last-out", "--out", tmp_path / "last").code == 0
     known = load(tmp_path / "last").known
     assert len(known) == len(LOG) - LOG.n_users
@@ -324,7 +324,7 @@ def test_datasets_are_listed_with_their_place(tmp_path: Path, monkeypatch: pytes
 def test_methods_are_listed_with_their_defaults() -> None:
     found = {one["name"]: one["parameters"] for one in document("methods")["methods"]}
     assert {"rns", "pns", "dns", "fairstatic", "auc-ns"} <= set(found)
-    assert found["dns"] == {"candidates": 5}
+    assert found["dns"] == {"candidates": 5, "top": 1}
     ended = evenhand("methods")
     assert "alpha=0.75 (0.5..1), beta=0.01 (0.001..1:log)" in ended.out
 

@@ -100,7 +100,7 @@ def test_a_model_folder_is_scored_as_compare_scores_the_method(
     given = (folder / data[0], *data[1:])
     ours = row(evenhand("compare", folder / "log.csv", "--methods", ease, *SPLIT, "--json").document)
     same(ours, row(evenhand("compare", *given, "--methods", ease, "--json").document))
-    assert evenhand("train", *given, "--method", ease, "--out", tmp_path / "model").code == 0
+    assert evenhand("train", *given, "--method", ease, "--no-refit", "--out", tmp_path / "model").code == 0
     assert evenhand("recommend", tmp_path / "model", "-k", "20", "--out", tmp_path / "ours.csv").code == 0
     files = parts(folder, "train", "validation", "test")
     same(ours, row(evenhand("evaluate", tmp_path / "ours.csv", *files, "--json").document))

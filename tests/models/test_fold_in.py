@@ -174,7 +174,6 @@ def test_the_command_keeps_to_lists_of_items(desk: Path) -> None:
     ("options", "message"),
     [
         (["--users", "some.csv", "--new-users", "new.csv"], "--users and --new-users exclude each other"),
-        (["--exclude", "new.csv", "--item", "what"], "1 unknown item: 7."),
         (["--new-users", "new.csv"], "--user"),
     ],
 )

@@ -297,7 +297,7 @@ def test_ties_take_the_first_candidate() -> None:
     users = torch.arange(4).repeat(20)
     batch = random_batch(made, users)
     flat = replace(batch, user_vectors=torch.zeros(1, 4, 2), item_vectors=torch.zeros(1, 4, 2))
-    first = made.law.draw(flat.users, flat.uniforms[..., :1])
+    first = made.distribution.draw(flat.users, flat.uniforms[..., :1])
     assert torch.equal(made.choose(flat), first)
 
 

@@ -1,4 +1,4 @@
-"""Balanced mining: the stated law by chi-square, empty sides, and what counts as less popular."""
+"""Balanced mining: the stated distribution by chi-square, empty sides, and what counts as less popular."""
 
 import numpy as np
 import pytest
@@ -61,8 +61,8 @@ def test_half_are_less_popular_and_each_half_is_even(user: int, positive: int, n
 
 def test_the_two_sides_by_hand() -> None:
     """User 8 of the stairs has nothing: below or level with item 1 are items 0 and 1, above it are six."""
-    law = stated_law(stairs(), 8, 1)
-    assert law.tolist() == pytest.approx([1 / 4] * 2 + [1 / 12] * 6)
+    distribution = stated_law(stairs(), 8, 1)
+    assert distribution.tolist() == pytest.approx([1 / 4] * 2 + [1 / 12] * 6)
 
 
 @pytest.mark.parametrize(("user", "positive", "only"), [(7, 7, range(7)), (4, 7, range(4))])

@@ -1,4 +1,4 @@
-"""One conformance suite over every sampler, and the stated law of each, by chi-square."""
+"""One conformance suite over every sampler, and the stated distribution of each, by chi-square."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ BESIDE: dict[str, tuple[Sampler, ...]] = {
     "auc-auto": (AUCSampler(alpha=0.6), AUCSampler(alpha="auto", gamma=0.5)),
 }
 DRAWS = 20_000
-Law = Callable[[Interactions, int], np.ndarray]
+Distribution = Callable[[Interactions, int], np.ndarray]
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
@@ -90,7 +90,7 @@ def test_checkerboard_by_hand(n_users: int) -> None:
     assert len(train) == 2 * n_users
 
 
-# ---- the stated laws
+# ---- the stated distributions
 
 
 def empirical(sampler: Sampler, train: Interactions, user: int) -> np.ndarray:
@@ -106,26 +106,26 @@ def unobserved(train: Interactions, user: int) -> np.ndarray:
     return left
 
 
-def popularity_law(exponent: float) -> Law:
-    def law(train: Interactions, user: int) -> np.ndarray:
+def popularity_law(exponent: float) -> Distribution:
+    def distribution(train: Interactions, user: int) -> np.ndarray:
         return np.where(train.popularity > 0, train.popularity.astype(float) ** exponent, 0) * unobserved(train, user)
 
-    return law
+    return distribution
 
 
-def group_law(groups: np.ndarray, shares: np.ndarray) -> Law:
-    def law(train: Interactions, user: int) -> np.ndarray:
+def group_law(groups: np.ndarray, shares: np.ndarray) -> Distribution:
+    def distribution(train: Interactions, user: int) -> np.ndarray:
         left = unobserved(train, user)
         size = np.bincount(groups, weights=left, minlength=len(shares))
         return left * (shares / np.maximum(size, 1))[groups]
 
-    return law
+    return distribution
 
 
-def rank_law(candidates: int) -> Law:
+def rank_law(candidates: int) -> Distribution:
     """(j/n)^M - ((j-1)/n)^M for the j-th lowest score of the n unobserved items."""
 
-    def law(train: Interactions, user: int) -> np.ndarray:
+    def distribution(train: Interactions, user: int) -> np.ndarray:
         g = torch.Generator().manual_seed(11)
         users, items = torch.randn(train.n_users, 3, generator=g), torch.randn(train.n_items, 3, generator=g)
         scores = (items @ users[user]).numpy()
@@ -135,19 +135,19 @@ def rank_law(candidates: int) -> Law:
         weights[left[np.argsort(scores[left])]] = np.diff(place**candidates)
         return weights
 
-    return law
+    return distribution
 
 
-def hot_cold(shares: str) -> Law:
-    def law(train: Interactions, user: int) -> np.ndarray:
+def hot_cold(shares: str) -> Distribution:
+    def distribution(train: Interactions, user: int) -> np.ndarray:
         groups = hot_items(train.popularity).astype(int)
         weights = train.popularity if shares == "interactions" else np.ones(train.n_items)
         return group_law(groups, np.bincount(groups, weights=weights))(train, user)
 
-    return law
+    return distribution
 
 
-LAWS: dict[str, tuple[Sampler, Law]] = {
+LAWS: dict[str, tuple[Sampler, Distribution]] = {
     "rns": (UniformSampler(), unobserved),
     "pns": (PopularitySampler(), popularity_law(0.75)),
     "pns-1": (PopularitySampler(exponent=1), popularity_law(1)),
@@ -169,9 +169,9 @@ LAWS: dict[str, tuple[Sampler, Law]] = {
 @pytest.mark.parametrize("user", [4, 5])
 @pytest.mark.parametrize("name", LAWS)
 def test_draws_by_the_stated_law(name: str, user: int) -> None:
-    sampler, law = LAWS[name]
+    sampler, distribution = LAWS[name]
     train = corner_cases(seed=3)
-    assert chi_square_p(empirical(sampler, train, user), law(train, user)) > 1e-4
+    assert chi_square_p(empirical(sampler, train, user), distribution(train, user)) > 1e-4
 
 
 def test_chi_square_would_notice() -> None:
@@ -320,13 +320,13 @@ class Broken(Sampler):
 
     @classmethod
     def bind_replicas(cls, replicas: list["Broken"], train: Interactions, device: str) -> BoundSampler:
-        law = UniformSampler().bind(train).law  # type: ignore[attr-defined]
-        return BrokenBound(replicas[0].how, law, train, device, len(replicas))
+        distribution = UniformSampler().bind(train).distribution  # type: ignore[attr-defined]
+        return BrokenBound(replicas[0].how, distribution, train, device, len(replicas))
 
 
 class BrokenBound(StaticBound):
-    def __init__(self, how: str, law: object, train: Interactions, device: str, replicas: int) -> None:
-        super().__init__(law, train, device, replicas)  # type: ignore[arg-type]
+    def __init__(self, how: str, distribution: object, train: Interactions, device: str, replicas: int) -> None:
+        super().__init__(distribution, train, device, replicas)  # type: ignore[arg-type]
         self.how, self.train, self.calls = how, train, 0
 
     @property

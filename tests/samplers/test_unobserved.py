@@ -1,4 +1,4 @@
-"""The law of unobserved items against a list that a reader can check: every place of every user."""
+"""The distribution of unobserved items against a list that a reader can check: every place of every user."""
 
 from itertools import pairwise
 
@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evenhand.data.interactions import Interactions
-from evenhand.samplers.unobserved import _WEIGHT_RESOLUTION, UnobservedLaw, scaled
+from evenhand.samplers.unobserved import _WEIGHT_RESOLUTION, UnobservedDistribution, scaled
 from evenhand.utils.errors import InputError
 
 LARGEST = 1 - 2.0**-53
@@ -33,9 +33,9 @@ def logs(draw: st.DrawFn) -> np.ndarray:
     return np.array(draw(st.lists(row, min_size=n_users, max_size=n_users)), dtype=bool)
 
 
-def every_place(law: UnobservedLaw, user: int) -> list[int]:
-    places = torch.arange(int(law.mass[user]))
-    return law.at(torch.full_like(places, user), places).tolist()
+def every_place(distribution: UnobservedDistribution, user: int) -> list[int]:
+    places = torch.arange(int(distribution.mass[user]))
+    return distribution.at(torch.full_like(places, user), places).tolist()
 
 
 @given(has=logs())
@@ -43,9 +43,9 @@ def every_place(law: UnobservedLaw, user: int) -> list[int]:
 @example(has=np.array([[False]]))
 @settings(max_examples=200, deadline=None)
 def test_uniform_law_lists_what_is_unobserved(has: np.ndarray) -> None:
-    law = UnobservedLaw(interactions(has), None, "cpu")
+    distribution = UnobservedDistribution(interactions(has), None, "cpu")
     for user, own in enumerate(has):
-        assert every_place(law, user) == np.flatnonzero(~own).tolist()
+        assert every_place(distribution, user) == np.flatnonzero(~own).tolist()
 
 
 @given(has=logs(), data=st.data())
@@ -55,15 +55,15 @@ def test_weighted_law_repeats_each_item_by_its_weight(has: np.ndarray, data: st.
     n_items = has.shape[1]
     weights = np.array(data.draw(st.lists(st.integers(0, 5), min_size=n_items, max_size=n_items)))
     weights[data.draw(st.integers(0, n_items - 1))] += 64 - weights.sum()
-    law = UnobservedLaw(interactions(has), weights, "cpu")
+    distribution = UnobservedDistribution(interactions(has), weights, "cpu")
     unit = _WEIGHT_RESOLUTION // 64
     for user, own in enumerate(has):
         expected = [i for i in range(n_items) if not own[i] for _ in range(weights[i])]
-        assert int(law.mass[user]) == len(expected) * unit
+        assert int(distribution.mass[user]) == len(expected) * unit
         # The first and the last place of every unit, so that no boundary is off by one.
         for end in (0, unit - 1):
             places = torch.arange(len(expected)) * unit + end
-            assert law.at(torch.full_like(places, user), places).tolist() == expected
+            assert distribution.at(torch.full_like(places, user), places).tolist() == expected
 
 
 @given(has=logs(), data=st.data())
@@ -73,26 +73,26 @@ def test_any_weights_are_met_to_the_resolution(has: np.ndarray, data: st.DataObj
     some = st.one_of(st.just(0.0), st.floats(1e-3, 1e6))
     weights = np.array(data.draw(st.lists(some, min_size=n_items, max_size=n_items)))
     weights[data.draw(st.integers(0, n_items - 1))] = 1.0
-    law = UnobservedLaw(interactions(has), weights, "cpu")
+    distribution = UnobservedDistribution(interactions(has), weights, "cpu")
     for user, own in enumerate(has):
         target = np.where(own, 0.0, weights)
-        mass = int(law.mass[user])
+        mass = int(distribution.mass[user])
         assert mass == pytest.approx(target.sum() / weights.sum() * _WEIGHT_RESOLUTION, abs=n_items)
         assert (mass > 0) == (target.sum() > 0)
         if mass:
-            cuts = [0, *boundaries(law, user, mass), mass]
+            cuts = [0, *boundaries(distribution, user, mass), mass]
             for begin, end in pairwise(cuts):
-                item = int(law.at(torch.tensor([user]), torch.tensor([begin])))
+                item = int(distribution.at(torch.tensor([user]), torch.tensor([begin])))
                 assert not own[item]
                 share = weights[item] / weights.sum() * _WEIGHT_RESOLUTION
                 assert end - begin == pytest.approx(share, abs=1)
 
 
-def boundaries(law: UnobservedLaw, user: int, mass: int) -> list[int]:
-    """Where the item changes, by bisection between neighbours: a search that knows nothing of the law."""
+def boundaries(distribution: UnobservedDistribution, user: int, mass: int) -> list[int]:
+    """Where the item changes, by bisection between neighbours: a search that knows nothing of the distribution."""
 
     def item(place: int) -> int:
-        return int(law.at(torch.tensor([user]), torch.tensor([place])))
+        return int(distribution.at(torch.tensor([user]), torch.tensor([place])))
 
     found, begin = [], 0
     while item(begin) != item(mass - 1):
@@ -109,9 +109,9 @@ def boundaries(law: UnobservedLaw, user: int, mass: int) -> list[int]:
 @settings(max_examples=100, deadline=None)
 def test_extreme_uniforms_stay_inside(has: np.ndarray, weighted: bool) -> None:
     weights = np.linspace(1, 3, has.shape[1]) if weighted else None
-    law = UnobservedLaw(interactions(has), weights, "cpu")
+    distribution = UnobservedDistribution(interactions(has), weights, "cpu")
     for user in np.flatnonzero(~has.all(axis=1)):
-        drawn = law.draw(torch.tensor([user]), torch.tensor([[0.0, LARGEST]], dtype=torch.float64))
+        drawn = distribution.draw(torch.tensor([user]), torch.tensor([[0.0, LARGEST]], dtype=torch.float64))
         left = np.flatnonzero(~has[user])
         assert drawn.tolist() == [[left[0], left[-1]]]
 
@@ -131,4 +131,4 @@ def test_a_uniform_that_was_rounded_to_one_is_still_inside(size: int) -> None:
 @pytest.mark.parametrize("weights", [[0, 0], [1, -1], [1, np.inf], [np.nan, 1]])
 def test_impossible_weights_are_refused(weights: list[float]) -> None:
     with pytest.raises(InputError, match="finite, non-negative and not all zero"):
-        UnobservedLaw(interactions(np.zeros((1, 2), dtype=bool)), np.array(weights), "cpu")
+        UnobservedDistribution(interactions(np.zeros((1, 2), dtype=bool)), np.array(weights), "cpu")

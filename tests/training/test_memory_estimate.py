@@ -60,7 +60,7 @@ def test_the_needs_by_hand() -> None:
         "Adam's mean and square": 2 * tables,
         "best epoch so far": tables,
         "gradients": tables + 3 * (3 * 5 * 2 * 8) * 4,
-        # Two orders, a sort, users and items in both widths, a law; three numbers a user.
+        # Two orders, a sort, users and items in both widths, a distribution; three numbers a user.
         "pairs and their order": 2 * 10 * 8 + 10 * (5 * 8 + 2 * 4) + 10 * 8 + 3 * 2 * 8,
         "evaluation": 2 * 1 * 4 + (2 * 10 + 4) * 16,
     }

@@ -7,5 +7,6 @@ from evenhand.baselines.ease import EASE
 from evenhand.baselines.gfcf import GFCF
 from evenhand.baselines.itemknn import ItemKNN
 from evenhand.baselines.popular import Popular
+from evenhand.baselines.recipe import Recipe
 
-__all__ = ["ALS", "EASE", "GFCF", "Baseline", "Blend", "GivenVectors", "ItemKNN", "Popular"]
+__all__ = ["ALS", "EASE", "GFCF", "Baseline", "Blend", "GivenVectors", "ItemKNN", "Popular", "Recipe"]

@@ -54,13 +54,15 @@ class Baseline(Method):
         held: Interactions | None,
         seed: int,
         device: torch.device,
-        on_step: OnEpoch | None,
-    ) -> Model:
-        """The same, for one that has something to settle: on the pairs `held`, if there are any, else inside train.
+        on_step: OnEpoch | None = None,
+        folder: Path | None = None,
+    ) -> tuple[Model, Baseline]:
+        """The same, for one that has something to choose: on the pairs `held`, if there are any, else inside train.
 
-        One that takes several steps calls `on_step` after each.
+        Returns the model, and the method that makes it again with nothing left to choose. One that takes several steps
+        calls `on_step` after each, and keeps what is finished in `folder`.
         """
-        return self.fit_pairs(train, seed, device)
+        return self.fit_pairs(train, seed, device), self
 
     def description(self) -> dict[str, Any]:
         return {"method": self.label, "rival": {"name": self.name, **self.parameters()}}
@@ -82,14 +84,18 @@ class Baseline(Method):
         """Fitted to train alone; a run that was interrupted begins again."""
         split, seeds = conditions.split, conditions.seeds if self.seeded else conditions.seeds[:1]
         began = time.perf_counter()
-        models = [self.settle(split.train, split.validation, seed, conditions.device, on_epoch) for seed in seeds]
+        settled = [
+            self.settle(split.train, split.validation, seed, conditions.device, on_epoch, checkpoints) for seed in seeds
+        ]
+        models = [model for model, _ in settled]
         if conditions.device.type == "cuda":
             torch.cuda.synchronize(conditions.device)
         seconds = time.perf_counter() - began
         scorers = [one.scorer(one.best) for one in models]
         validation, results = conditions.validated(scorers), conditions.measured(scorers)
         models = [one.on_cpu() for one in models]
-        model = stacked(models, seeds, 0 if validation is None else int(np.argmax(validation)))
+        best = 0 if validation is None else int(np.argmax(validation))
+        model = stacked(models, seeds, best)
         info = {
             **model.info,
             "protocol": conditions.protocol,
@@ -100,11 +106,13 @@ class Baseline(Method):
         }
         per_seed = () if len(model.seeds) == len(models) else tuple(models)
         model = model.having(info=info, metrics=metrics_json(results), known=split.consumed)
-        return Fit(model, results, validation, seconds=seconds, notes=split.notes, per_seed=per_seed)
+        again = settled[best][1]
+        return Fit(model, results, validation, seconds=seconds, notes=split.notes, per_seed=per_seed, again=again)
 
     def refit(self, fit: Fit, split: Split, *, device: str = "auto", on_epoch: OnEpoch | None = None) -> Model:
-        everything, old = split.train.union(split.validation, split.test), fit.model
-        model = self.settle(everything, None, old.seeds[old.best], resolve_device(device), on_epoch)
+        everything, old = split.everything, fit.model
+        again = fit.again if isinstance(fit.again, Baseline) else self
+        model, _ = again.settle(everything, None, old.seeds[old.best], resolve_device(device), on_epoch)
         info = {**old.info, "split": f"{split.description}; refitted on all parts"}
         return model.on_cpu().having(info=info)
 
@@ -125,8 +133,13 @@ class Baseline(Method):
         if known.contains(newer.users, newer.items).all():
             raise InputError("the new data holds no pair that the model does not know already.")
         everything, where = known.union(newer), resolve_device(device)
-        models = [self.settle(everything, None, seed, where, on_epoch).on_cpu() for seed in model.seeds]
-        info = {**model.info, "split": f"an update with {len(everything) - len(known):,} new pairs"}
+        models = [self.settle(everything, None, seed, where, on_epoch)[0].on_cpu() for seed in model.seeds]
+        info = {
+            **model.info,
+            "split": f"an update with {len(everything) - len(known):,} new pairs",
+            "fingerprint": {"train": fingerprint(everything)},
+            "versions": versions(where),
+        }
         found = stacked(models, model.seeds, model.best).having(info=info, known=everything)
         return Fit(found, {}, None, notes=notes)
 

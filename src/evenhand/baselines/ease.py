@@ -28,20 +28,23 @@ class EASE(Baseline):
     """`min ‖X - XB‖² + l2·‖B‖²` with `diag(B) = 0`; the scores of a user are the row `X_u B`.
 
     With `P = (XᵀX + l2·I)⁻¹` the minimum is `B_ij = -P_ij / P_jj` off the diagonal.
-    With `balance`, X·D stands for X, where `D_ii = (n_i / mean)^-balance`, and the scores are `X_u D B D⁻¹`.
+    With `balance`, X·D stands for X, where `D_ii = (n_i / mean)^-balance`, and the scores are `X_u D B D^-lift`.
     """
 
     l2: float = 400
     """Ridge penalty: the larger, the closer to plain co-occurrence; larger data bears more."""
     balance: float = 0
     """Divide an item's column of X by its popularity to this power first, which spares rare items."""
+    lift: float = 1
+    """How much of that the scores get back: 1 all of it; the less, the more rare items are recommended."""
     max_items: int | Literal["all"] = "all"
     """Weights are learned between so many items, those with the most pairs; the others have none and score 0. Time
     grows with the cube of the items, memory with the square."""
 
     def __post_init__(self) -> None:
         check_number("l2", self.l2, zero=False)
-        check_number("balance", self.balance, zero=True)
+        for name in ("balance", "lift"):
+            check_number(name, getattr(self, name), zero=True)
         if self.max_items != "all":
             check_whole("max_items", self.max_items)
 
@@ -59,7 +62,7 @@ class EASE(Baseline):
         )
         counted = gram_by_counting(pairs, dtype) if device.type == "cpu" else gram_by_products(pairs, device, dtype)
         with solvable(self):
-            weights = ease_weights(counted, self.l2, self.balance)
+            weights = ease_weights(counted, self.l2, self.balance, self.lift)
         table = DenseTable(weights.float().contiguous(), None if kept is None else torch.from_numpy(kept).to(device))
         return self.item_model(train, table)
 
@@ -70,7 +73,7 @@ class EASE(Baseline):
         return np.sort(np.argsort(-train.popularity, kind="stable")[: int(self.max_items)])
 
 
-def ease_weights(gram: Tensor, l2: float, balance: float) -> Tensor:
+def ease_weights(gram: Tensor, l2: float, balance: float, lift: float = 1) -> Tensor:
     """B, from XᵀX, whose memory it takes over; an item that nobody has counts as one with a single user."""
     seen = gram.diagonal().clamp(min=1)
     scale = (seen / seen.mean()) ** -balance
@@ -81,7 +84,7 @@ def ease_weights(gram: Tensor, l2: float, balance: float) -> Tensor:
     weights /= -weights.diagonal().clone()
     weights.fill_diagonal_(0)
     weights *= scale[:, None]
-    weights /= scale
+    weights /= scale**lift
     return weights
 
 

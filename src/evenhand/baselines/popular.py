@@ -23,14 +23,19 @@ class Popular(Baseline):
 
     half_life: float = 0
     """As a share of the log, for tests by time; 0 counts all pairs alike. 0.03 to 0.1 suited the logs we tried."""
+    log: bool = False
+    """Score by log(1 + s): the same lists, but on a scale on which popularity can be taken out of a blend."""
 
     def __post_init__(self) -> None:
         check_number("half_life", self.half_life, zero=True)
+        if not isinstance(self.log, bool):
+            raise InputError(f"log must be true or false, not {self.log}.")
 
     def fit_pairs(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> ItemWeightModel:
         weights = recency(train, self.half_life) if self.half_life else None
         counts = np.bincount(train.items, weights=weights, minlength=train.n_items)
-        return self.item_model(train, CountTable(torch.from_numpy(counts).double()))
+        scores = torch.from_numpy(counts).double()
+        return self.item_model(train, CountTable(scores.log1p() if self.log else scores))
 
 
 def recency(train: Interactions, half_life: float) -> np.ndarray:

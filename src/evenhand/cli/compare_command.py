@@ -113,7 +113,7 @@ def command(
         written = None if isinstance(report, InputError) else report
         _print(result, f"{data}, {training.encoder}, {seeds}, protocol {plan.protocol}", plan.folder, written)
     if isinstance(report, InputError):
-        raise RunError(f"the results are written, but no report: {report}")
+        raise RunError(f"{str(report).removesuffix('.')}; the results are written, without a report.")
 
 
 def _splittings(tests: str | None, data: str, splitting: opt.Splitting, refit: bool) -> dict[str, opt.Splitting]:

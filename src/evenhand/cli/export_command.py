@@ -22,14 +22,12 @@ def command(
 
     from evenhand.cli import show
     from evenhand.metrics.lists import count
-    from evenhand.models.factors import FactorModel, load
+    from evenhand.models.factors import load
     from evenhand.models.vector_files import check_export, export
     from evenhand.utils.text import visible
 
     check_export(to, Path(out), force)
-    loaded = load(model)
-    if not isinstance(loaded, FactorModel):
-        raise loaded.no_vectors()
+    loaded = load(model).as_vectors()
     export(loaded, to, out, seed=seed, force=force)
     n_users, n_items = loaded.known.n_users, loaded.known.n_items
     if json:

@@ -45,7 +45,7 @@ def load_source(data: str, data_dir: str | None, reading: Reading, splitting: Sp
         test = read_file(splitting.test, reading, allow_small=True)
         by = splitting.validation or "random"
         split = given_split(train, test, validation=validation, validation_how=by, seed=seed)
-        return Source(split, (*_files(data, data_dir), *_files(splitting.test, None)), {})
+        return Source(split, (*files_of(data, data_dir), *files_of(splitting.test, None)), {})
     if is_dataset(data) and how == "random":
         from evenhand.data.datasets.load import demo_simulation, load_split
 
@@ -61,10 +61,10 @@ def load_source(data: str, data_dir: str | None, reading: Reading, splitting: Sp
         )
         unbiased = data == "demo" and splitting.test_part != "uniform"
         others = {"uniform exposure": demo_simulation().uniform_test} if unbiased else {}
-        return Source(split, _files(data, data_dir), others)
+        return Source(split, files_of(data, data_dir), others)
     parts = {} if is_dataset(data) or how != "random" or splitting.test_part == "random" else given_parts(data)
     if parts:
-        return Source(_read_parts(parts, reading, splitting, validation), _files(data, data_dir), {})
+        return Source(_read_parts(parts, reading, splitting, validation), files_of(data, data_dir), {})
     log = read_file_or_name(data, data_dir, reading)
     split = log.split(
         test=TEST_SHARE,
@@ -74,7 +74,7 @@ def load_source(data: str, data_dir: str | None, reading: Reading, splitting: Sp
         validation_how=splitting.validation,
         test_from=splitting.test_from,
     )
-    return Source(replace(split, notes=(*log.notes, *split.notes)), _files(data, data_dir), {})
+    return Source(replace(split, notes=(*log.notes, *split.notes)), files_of(data, data_dir), {})
 
 
 def _read_parts(parts: dict[str, Path], reading: Reading, splitting: Splitting, validation: float) -> Split:
@@ -263,7 +263,7 @@ def _refuse_contradictions(data: str, reading: Reading, splitting: Splitting) ->
             raise InputError(f"--{name} is for files; {data} is a dataset whose columns are known.")
 
 
-def _files(data: str, data_dir: str | None) -> tuple[Path, ...]:
+def files_of(data: str, data_dir: str | None) -> tuple[Path, ...]:
     """The files on this machine behind a DATA argument."""
     from evenhand.data.datasets.load import list_datasets
 

@@ -35,9 +35,15 @@ Explain = Annotated[
 Ks = Annotated[str, typer.Option("--k", "-k", help="List lengths, separated by commas.")]
 Hot = Annotated[
     str | None,
-    typer.Option(help="Which items are hot: paper, honest, a share of items (0.2) or a train count (50)."),
+    typer.Option(
+        help="Which items are hot. honest: the top 15 % by train interactions; paper: the same, counted in train, "
+        "validation and test; a share of the items (0.2); or a number of train interactions (50)."
+    ),
 ]
 
+ModelFolder = Annotated[str, typer.Argument(help="A model folder that `evenhand train` wrote.")]
+ItemsFile = Annotated[str | None, _option("A file of items, with their titles.", "Titles")]
+Title = Annotated[str | None, _option("Column of titles in --items-file (default title).", "Titles")]
 KnownToo = Annotated[
     str | None, typer.Option("--validation", help="Later interactions that count as known, just as train does.")
 ]
@@ -76,6 +82,28 @@ def two_columns(user: str, item: str) -> None:
     """A pair out of one column would be each user with themselves."""
     if user == item:
         raise InputError(f"--user and --item both name the column '{user}'; name one column for each.")
+
+
+@dataclass(frozen=True)
+class Filtering:
+    """What may be recommended, to anyone or to one user."""
+
+    only: Annotated[str | None, _option("A file with a column of items; no others are recommended.", "Filters")] = None
+    exclude: Annotated[str | None, _option("A file with a column of items that are never recommended.", "Filters")] = (
+        None
+    )
+    exclude_pairs: Annotated[
+        str | None, _option("A file of users and items: what not to recommend to whom.", "Filters")
+    ] = None
+    filter: Annotated[str | None, _option("A file of items (csv, parquet…) for --where.", "Filters")] = None
+    where: Annotated[
+        str | None,
+        _option("Recommend only items for which this is true, in SQL: \"stock > 0 and category = 'hat'\".", "Filters"),
+    ] = None
+    known: Annotated[
+        bool,
+        typer.Option("--known", help="Let items through that the user already has.", rich_help_panel="Filters"),
+    ] = False
 
 
 @dataclass(frozen=True)

@@ -247,3 +247,15 @@ def print_sentence(out: Console, sentence: str) -> None:
 def _print_line(out: Console, line: Text) -> None:
     # In a log, the rest of a broken line could pass for a command to whoever reads the log.
     out.print(line, soft_wrap=out.width == _PIPED_WIDTH)
+
+
+def print_tried(screen: Console, tried: Sequence[Mapping[str, Any]]) -> None:
+    """What a recipe tried, the best first: how good, how long, and how much it counts in the blend."""
+    table = Table(title="What was tried", title_justify="left", box=None, pad_edge=False)
+    for name in ("part", "NDCG@20 on validation", "seconds", "weight"):
+        table.add_column(name, justify="left" if name == "part" else "right")
+    for one in sorted(tried, key=lambda one: -one["ndcg"]):
+        name = f"{one['encoder']}/{one['part']}" if one.get("encoder") else one["part"]
+        share = f"{one['share']:.2f}" if one["share"] else "–"
+        table.add_row(name, f"{one['ndcg']:.4f}", f"{one['seconds']:.1f}", share)
+    screen.print(table)

@@ -10,20 +10,27 @@ from evenhand.cli import options as opt
 
 
 def command(
-    model: Annotated[str, typer.Argument(help="A model folder that `evenhand train` wrote.")],
+    model: opt.ModelFolder,
     item: Annotated[str, typer.Argument(help="The id of an item.")],
     k: Annotated[int, typer.Option("--k", "-k", help="How many items.")] = 10,
-    seed: Annotated[int | None, typer.Option(help="Another seed than the best one.")] = None,
     json: opt.Json = False,
+    items_file: opt.ItemsFile = None,
+    title: opt.Title = None,
+    seed: Annotated[int | None, typer.Option(help="Another seed than the best one.", rich_help_panel="Lists")] = None,
 ) -> None:
     """List the items most similar to one, by the cosine of their vectors or by their weights."""
-    from evenhand.cli import show
+    from evenhand.cli import remembered, show
     from evenhand.models.factors import load
 
     loaded = load(model)
-    table = loaded.similar(item, k, seed=seed)
+    titles = remembered.titles_for(loaded, items_file, title)
+    table = loaded.titled(loaded.similar(item, k, seed=seed), titles)
     if json:
         show.print_json({"item": item, "similar": table.to_pylist()})
         return
-    rows = ((str(row["item"]), f"{row['score']:.4f}") for row in table.to_pylist())
-    show.print_listing(("item", loaded.likeness), rows)
+    headings = ("item", *(() if titles is None else ("title",)), loaded.likeness)
+    rows = (
+        (str(row["item"]), *(() if titles is None else (row["title"] or "",)), f"{row['score']:.4f}")
+        for row in table.to_pylist()
+    )
+    show.print_listing(headings, rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +13,8 @@ from evenhand.cli import options as opt
 from evenhand.cli.options import flattened
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from evenhand.models.base import Model
 
 _LARGE = 10**9
@@ -28,11 +31,22 @@ def command(
     splitting: opt.Splitting,
     reading: opt.Reading,
     method: Annotated[
-        str | None, typer.Option(help="A method or baseline, as name or name:key=value (default auc-ns).")
+        str | None, typer.Option(help="A method by its name, or name:key=value; without one, --recipe best.")
     ] = None,
     recipe: Annotated[
         str | None,
-        typer.Option(help="best: a blend that tunes itself. fast: als, in seconds. One seed unless told."),
+        typer.Option(help="best: the best blend that the budget allows. fast: the same in 30 seconds."),
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Time for a recipe: 90s, 10m, 1h (default 10m on a CPU, 3m on a GPU).")
+    ] = None,
+    aim: Annotated[
+        str | None,
+        typer.Option(help="A recipe's: log (predict the log), items (each item finds its users), next."),
+    ] = None,
+    goal: Annotated[
+        str | None,
+        typer.Option("--for", help="accuracy, or exposure: hits get at most 1.2 times their share of demand."),
     ] = None,
     base: Annotated[
         str | None,
@@ -43,10 +57,13 @@ def command(
         typer.Option(help="How much the base counts, 0 to 1; else chosen on pairs held out of train."),
     ] = None,
     refit: Annotated[
-        bool, typer.Option("--refit", help="Then train on all data, for as long as was best: for production.")
-    ] = False,
+        bool,
+        typer.Option("--refit/--no-refit", help="Fit to everything at the end, a given test file excepted."),
+    ] = True,
     k: opt.Ks = "5,10,20",
     hot: opt.Hot = None,
+    items_file: opt.ItemsFile = None,
+    title: opt.Title = None,
     force: opt.Force = False,
     resume: opt.Resume = False,
     json: opt.Json = False,
@@ -59,20 +76,25 @@ def command(
     from evenhand.experiments.compare import rows_of
     from evenhand.experiments.output import run_folder
     from evenhand.experiments.verdict import headline
-    from evenhand.methods import RECIPES, on_top_of, parse
-    from evenhand.utils.errors import InputError, unknown
+    from evenhand.methods import on_top_of, parse, recipe_text
+    from evenhand.models.folder import check_ours
+    from evenhand.utils.errors import InputError
     from evenhand.utils.progress import task
 
     if recipe is not None and (method is not None or base is not None):
         raise InputError("--recipe stands for a method; leave --method and --base out.")
-    if recipe is not None and recipe not in RECIPES:
-        raise unknown("recipe", recipe, RECIPES)
     if base is None and base_share is not None:
         raise InputError("--base-share says how much --base counts; name one.")
+    # Options of training without a method mean auc-ns, as they did before there was a recipe.
+    is_recipe = base is None and (recipe is not None or (method is None and not _training_given(training, sampling)))
+    if not is_recipe and (given := [o for o, v in (("budget", budget), ("aim", aim), ("for", goal)) if v is not None]):
+        raise InputError(f"--{given[0]} belongs to a recipe; leave --method and --base out.")
     source = context.get_parameter_source("seeds")
-    if recipe is not None and (source is None or source.name == "DEFAULT"):
+    if is_recipe and (source is None or source.name == "DEFAULT"):
         training = replace(training, seeds=1)  # one model recommends; more would only be thrown away
-    text = RECIPES[recipe] if recipe else method or "auc-ns"
+    text = method or (recipe_text(recipe or "best", budget, aim, goal) if is_recipe else "auc-ns")
+    if is_recipe and aim is not None:
+        splitting = for_aim(splitting, aim)
     asked = parse(text) if base is None else on_top_of(base, method, base_share, training.encoder)
     if asked.encoder_name is None:
         _refuse_flags(asked.label, training, {"encoder"} if base is not None else set())
@@ -90,22 +112,24 @@ def command(
         hot=hot,
         resume=resume,
     )
+    check_ours(Path(out))
+    titles = _titles(items_file, title, reading.item, plan.source.split.train.item_ids)
     if explain:
         plan.explain(json)
     (one,) = plan.methods
     with run_folder(plan.folder, force, resume) as checkpoints:
         with task(one.label) as on_epoch:
             fitted = one.fit_under(plan.conditions, on_epoch=on_epoch, checkpoints=checkpoints, resume=resume)
-        final = fitted.model
         if refit:
             with task(f"{one.label}, on all data") as on_epoch:
-                final = one.refit(fitted, plan.conditions.split, device=training.device, on_epoch=on_epoch)
+                fitted = one.for_production(fitted, plan.conditions, on_epoch)
+        final = fitted.model
         say_size(final)
-        final.having(info={**final.info, "data": plan.data}).save(out, force=True)
+        final.having(info={**final.info, "data": plan.data}, titles=titles).save(out, force=True)
     rows = rows_of(one, fitted.results)
     recommends = final.seeds[final.best]
     if json:
-        seeds = list(range(training.seeds if one.seeded else 1))
+        seeds = list(fitted.model.seeds) if refit else list(range(training.seeds if one.seeded else 1))
         document = {"model": out, "seeds": seeds, "recommending_seed": recommends}
         show.print_json(document | {"rows": [row.to_json() for row in rows], "notes": list(fitted.notes)})
         return
@@ -113,21 +137,51 @@ def command(
     how = "" if one.encoder_name is None else f"{one.encoder_name}, "
     shortened = show.print_rows(screen, rows, f"{data}, {how}protocol {plan.conditions.protocol}")
     show.print_notes(screen, [f"split {plan.source.split.description}", *fitted.notes, *shortened])
+    if "tried" in final.info:
+        show.print_tried(screen, final.info["tried"])
     if fitted.results:
         show.print_sentence(screen, headline(fitted.results))
-    which = f" (seed {recommends} recommends)" if one.seeded else ""
+    which = f" (seed {recommends} recommends)" if one.seeded and not is_recipe else ""
     show.print_sentence(screen, f"Model written to {out}/{which}.")
 
 
-def _refuse_flags(label: str, training: opt.Training, allowed: set[str]) -> None:
-    """A baseline is not trained in epochs, so what steers these would have no effect."""
-    from evenhand.cli.searching import flags_given
+def for_aim(splitting: opt.Splitting, aim: str) -> opt.Splitting:
+    """Validation and, where none is given, test drawn as the aim will ask; what was said otherwise stays."""
+    from evenhand.baselines.recipe import AIMS
+
+    rule = AIMS.get(aim)
+    if rule is None or splitting.split != opt.Splitting().split:
+        return splitting
+    return replace(splitting, validation=rule) if splitting.test is not None else replace(splitting, split=rule)
+
+
+def _titles(items_file: str | None, title: str | None, item: str, item_ids: pa.Array) -> pa.Array | None:
+    """What the items are called, for the model to keep; read before anything is trained."""
+    from evenhand.data.reading.read import column_names
+    from evenhand.models.titles import read_titles
     from evenhand.utils.errors import InputError
 
-    given = flags_given(training, opt.Sampling()) - {"seeds", "device"} - allowed
-    if training.encoder == opt.Training().encoder:
-        given.discard("encoder")
-    if given:
+    if items_file is None:
+        if title is not None:
+            raise InputError("--title names a column of --items-file; give the file too.")
+        return None
+    column = item if item in column_names(items_file) else "item"
+    return read_titles(items_file, item_ids, item=column, title=title or "title")
+
+
+def _training_given(training: opt.Training, sampling: opt.Sampling) -> set[str]:
+    """Options of training and sampling that differ from their defaults."""
+    from evenhand.cli.searching import flags_given
+
+    given = flags_given(training, sampling) - {"seeds", "device"}
+    return given - {"encoder"} if training.encoder == opt.Training().encoder else given
+
+
+def _refuse_flags(label: str, training: opt.Training, allowed: set[str]) -> None:
+    """What is not trained in epochs has no use for the options that steer these."""
+    from evenhand.utils.errors import InputError
+
+    if given := _training_given(training, opt.Sampling()) - allowed:
         first = min(given, key=list(opt.Training.__dataclass_fields__).index).replace("_", "-")
         raise InputError(f"--{first} has no effect on {label}, which is not trained in epochs; leave it out.")
 

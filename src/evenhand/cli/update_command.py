@@ -2,52 +2,84 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evenhand.cli import options as opt
 from evenhand.cli.options import flattened
 
+if TYPE_CHECKING:
+    from evenhand.models.base import Model
+
 
 @flattened
 def command(
-    model: Annotated[str, typer.Argument(help="A model folder that `evenhand train` wrote.")],
+    context: typer.Context,
+    model: opt.ModelFolder,
     data: Annotated[str, typer.Argument(help="A file of newer interactions.")],
-    reading: opt.Reading,
     out: Annotated[str, typer.Option(help="Folder for the updated model.")],
-    epochs: Annotated[int | None, typer.Option(help="Epochs at most.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     force: opt.Force = False,
     json: opt.Json = False,
+    epochs: Annotated[int | None, typer.Option(help="Epochs at most.", rich_help_panel="Training")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.", rich_help_panel="Training")] = "auto",
+    items_file: opt.ItemsFile = None,
+    title: opt.Title = None,
+    *,
+    reading: opt.Reading,
 ) -> None:
-    """Continue training on newer logs; new users and items are added."""
-    from evenhand.cli import inputs, show
-    from evenhand.experiments.output import check_folder
+    """Continue training on newer logs; new users and items are added.
+
+    The file is read as the training log was, unless options say otherwise.
+    """
+    from evenhand.cli import inputs, remembered, show
+    from evenhand.experiments.output import check_folder, extended_record
     from evenhand.methods import made_by
     from evenhand.metrics.lists import count
     from evenhand.models.factors import load
+    from evenhand.models.folder import check_ours
+    from evenhand.models.titles import carried_titles, note_on
     from evenhand.utils.locks import one_process
     from evenhand.utils.progress import task
 
     folder = check_folder(out, force)
+    check_ours(folder)
     old = load(model)
-    new = inputs.read_file(data, reading, allow_small=True)
+    how, said = remembered.reading_for(data, reading, context, old)
+    new = inputs.read_file(data, how, allow_small=True)
+    record = extended_record(old.info.get("data"), data, inputs.files_of(data, None), how)
     with one_process(folder):
         check_folder(folder, force)  # again: another process may have finished here meanwhile
         with task("update") as on_epoch:
             found = made_by(old).update(old, new, epochs=epochs, device=device, on_epoch=on_epoch)
-        updated, notes = found.model, found.notes
+        updated = found.model
+        updated = updated.having(
+            info={**updated.info, "data": record},
+            titles=carried_titles(old.titles, old.known.item_ids, updated.known.item_ids),
+        )
+        updated = updated.having(titles=remembered.titles_for(updated, items_file, title))
         updated.save(folder, force=True)
+    notes = list(dict.fromkeys([*said, *new.notes, *found.notes, *_not_given(old)]))
+    notes += [] if updated.titles is None else note_on(updated.titles)
     added = {
         "users": updated.known.n_users - old.known.n_users,
         "items": updated.known.n_items - old.known.n_items,
         "pairs": len(updated.known) - len(old.known),
     }
     if json:
-        show.print_json({"model": out, "added": added, "notes": list(notes)})
+        show.print_json({"model": out, "added": added, "notes": notes})
         return
     screen = show.console()
     show.print_notes(screen, notes)
     users, items, pairs = (count(n, kind.removesuffix("s")) for kind, n in added.items())
     show.print_sentence(screen, f"{users}, {items} and {pairs} added; model written to {folder}/.")
+
+
+def _not_given(model: Model) -> Iterator[str]:
+    """A model that was measured on a test part and never fitted to it does not know these pairs."""
+    if model.metrics and "refitted" not in str(model.info.get("split")):
+        yield (
+            "the model was trained without the test part that it was measured on, and so is the update; train with "
+            "--refit to keep those pairs."
+        )

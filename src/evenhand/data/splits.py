@@ -45,6 +45,11 @@ class Split:
         """By rule, where `HotRule.mask` keeps what it found."""
         return {}
 
+    @cached_property
+    def everything(self) -> Interactions:
+        """What a model for production is fitted to: all parts, but for a test part that was given as such."""
+        return self.consumed if self.how == "given" else self.consumed.union(self.test)
+
     def parts(self) -> dict[str, Interactions]:
         """The parts that there are, by name."""
         named = {"train": self.train, "validation": self.validation, "test": self.test}
@@ -177,9 +182,11 @@ def given_split(
     return _describe(parts["train"], parts.get("validation"), parts["test"], description, notes)
 
 
-def held_out_share(pairs: Interactions, share: float) -> tuple[Interactions, Interactions]:
-    """(the rest, what is held out): a random part of the pairs, always the same of the same pairs."""
-    rule = rule_named("random")[1]
+def held_out_share(pairs: Interactions, share: float, how: str = "random") -> tuple[Interactions, Interactions]:
+    """(the rest, what is held out): a part of the pairs drawn by a rule, always the same of the same pairs."""
+    how, rule = rule_named(how)
+    if rule.needs_times:
+        _check_timestamps(pairs, how)
     held_out = rule.draw(Request(pairs, share, random_keys(len(pairs), 0), 0, "validation")).held_out
     if not held_out.any():
         raise InputError(f"{len(pairs):,} training pairs are too few to hold some out.")

@@ -60,6 +60,12 @@ class Tables(nn.Module):
         self.users = nn.Parameter(torch.stack([users for users, _ in tables]).to(device))
         self.items = nn.Parameter(torch.stack([items for _, items in tables]).to(device))
 
+    @torch.no_grad()
+    def rescale(self, std: float) -> None:
+        """Give fresh tables another size than the usual one."""
+        for table in (self.users, self.items):
+            table.mul_(std / _usual_std(*table.shape[1:]))
+
     def raw(self) -> Vectors:
         """The tables themselves, before any propagation."""
         return Vectors(self.users, self.items)
@@ -72,11 +78,15 @@ class Tables(nn.Module):
         return self.encode(*self.raw())
 
 
+def _usual_std(rows: int, dim: int) -> float:
+    return float((2 / (rows + dim)) ** 0.5)
+
+
 def _xavier_normal(train: Interactions, dim: int, seed: int) -> tuple[Tensor, Tensor]:
     """User and item tables N(0, 2 / (rows + dim)), drawn on the CPU so that every device starts alike."""
     generator = torch.Generator().manual_seed(keyed.key(seed, 0x1417) & (2**63 - 1))
 
     def table(size: int) -> Tensor:
-        return torch.randn(size, dim, generator=generator) * (2 / (size + dim)) ** 0.5
+        return torch.randn(size, dim, generator=generator) * _usual_std(size, dim)
 
     return table(train.n_users), table(train.n_items)

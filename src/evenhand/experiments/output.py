@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -106,6 +106,15 @@ def data_record(
         "splitting": held_out,
         "groups": Path(groups).name if groups else None,
     }
+
+
+def extended_record(old: Any, data: str, files: Iterable[Path], reading: Any) -> dict[str, Any]:
+    """The record of a model that was given more data: both sources and the fingerprints of all files."""
+    before: dict[str, Any] = dict(old) if isinstance(old, Mapping) else {"reading": asdict(reading)}
+    source = data if data == "-" else Path(data).name
+    said = [before["source"]] if isinstance(before.get("source"), str) else []
+    known = before["files"] if isinstance(before.get("files"), list) else []
+    return {**before, "source": " + ".join([*said, source]), "files": [*known, *map(_fingerprint, files)]}
 
 
 def _fingerprint(file: Path) -> dict[str, Any]:

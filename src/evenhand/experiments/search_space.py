@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evenhand.baselines import ALS, EASE, GFCF, Blend, ItemKNN, Popular
+from evenhand.baselines import ALS, EASE, GFCF, Blend, ItemKNN, Popular, Recipe
 from evenhand.encoders import MF, LightGCN
 from evenhand.experiments.ranges import Choice, Range
 from evenhand.methods import parse_value
-from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Reg
+from evenhand.objectives import BPR, BSL, IPS, MACR, PSL, AUCSoftmax, BCLoss, CausE, Reg, SLatK, Softmax
 from evenhand.samplers import (
     AUCSampler,
     BalancedSampler,
@@ -29,6 +29,8 @@ from evenhand.utils.errors import InputError, unknown
 __all__ = ["FIXED", "RANGES", "Choice", "Range", "Space", "declared", "parse_range", "search_space"]
 
 Space = Mapping[str, Range | Choice]
+
+_SOFTMAX: Space = {"temperature": Range(0.05, 0.5, log=True)}
 
 RANGES: Mapping[type, Space] = {
     Settings: {
@@ -61,6 +63,11 @@ RANGES: Mapping[type, Space] = {
         "warm_up": Range(1, 20, log=True, integer=True),
         "final": Choice(("inner", "cosine")),
     },
+    Softmax: _SOFTMAX,
+    PSL: _SOFTMAX,
+    BSL: {**_SOFTMAX, "negative_weight": Range(0.8, 1.4)},
+    SLatK: {**_SOFTMAX, "weight_temperature": Range(0.5, 3)},
+    AUCSoftmax: {**_SOFTMAX, "alpha": Range(0.5, 1), "beta": Range(1e-3, 1, log=True)},
     Popular: {},
     ItemKNN: {
         "neighbours": Range(3, 1000, log=True, integer=True),
@@ -79,6 +86,7 @@ RANGES: Mapping[type, Space] = {
     },
     EASE: {"l2": Range(10, 10_000, log=True)},
     Blend: {},
+    Recipe: {},
     ALS: {
         "factors": Range(16, 1024, log=True, integer=True),
         "alpha": Range(0.5, 1000, log=True),
@@ -91,6 +99,8 @@ RANGES: Mapping[type, Space] = {
 _SIZE = "the size of the model is a question of cost, and the same for everyone who is compared"
 _COST = "more is better, and slower"
 _PUBLISHED = "a variant for replications"
+
+_SOFTMAX_FIXED = {"shared": _COST, **dict.fromkeys(("similarity", "positive", "correction"), _PUBLISHED)}
 
 FIXED: Mapping[type, Mapping[str, str]] = {
     Settings: {
@@ -105,17 +115,28 @@ FIXED: Mapping[type, Mapping[str, str]] = {
         "updates": "it belongs to the size of the data",
         "engine": "it does not change what is learned",
         "eval_users": "it decides how exact the measure is, and the speed",
+        "seconds": _COST,
     },
     MF: {"dim": _SIZE},
     LightGCN: {"dim": _SIZE},
     GroupSampler: {"groups": "it belongs to the data", "shares": "it is the method"},
-    AUCSampler: {"probes": _COST, "ecdf": _COST},
+    DynamicSampler: {"top": "1 is the published method"},
+    AUCSampler: {
+        "probes": _COST,
+        "ecdf": _COST,
+        "rule": "the printed one is the method",
+        "inside": "of the exact rule",
+    },
     MACR: {"c": "validation chooses it for every seed", "matrix": _PUBLISHED},
     BCLoss: {"margin": _PUBLISHED, "in_batch": _PUBLISHED},
-    Popular: {"half_life": "it belongs to tests by time"},
-    EASE: {"balance": "0 is the published method", "max_items": _COST},
+    **dict.fromkeys((Softmax, BSL, AUCSoftmax), _SOFTMAX_FIXED),
+    PSL: {**_SOFTMAX_FIXED, "activation": _PUBLISHED},
+    SLatK: {**_SOFTMAX_FIXED, "k": "it is the list that counts", "refresh": _COST},
+    Popular: {"half_life": "it belongs to tests by time", "log": "it changes no list"},
+    EASE: {"balance": "0 is the published method", "lift": "1 is the published method", "max_items": _COST},
     ALS: {"iterations": _COST, "steps": _COST},
     Blend: dict.fromkeys(("parts", "shares", "encoder"), "it settles its numbers itself"),
+    Recipe: dict.fromkeys(("budget", "aim", "goal"), "it searches itself"),
 }
 """What stays as it is, and why; `--range` searches the numbers among these too."""
 

@@ -10,17 +10,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import pyarrow as pa
-import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
-from evenhand.models.id_lookup import known_positions, list_table
+from evenhand.models.filters import Asked, with_notes
+from evenhand.models.id_lookup import known_positions, list_table, positions
 from evenhand.models.topk import Score, top_by
 from evenhand.utils.errors import InputError
+
+if TYPE_CHECKING:
+    from evenhand.models.factors import FactorModel
 
 
 class Model(ABC):
@@ -42,8 +45,11 @@ class Model(ABC):
     metrics: Mapping[str, Mapping[str, Any]]
     """Results on test: {"10": {"ndcg": {"mean": …, "std": …, "values": […]}, …}, …}; empty without a test."""
 
+    titles: pa.Array | None
+    """string [n_items]: what people call the items, null where that is not known; None without any."""
     seen: Interactions | None
     """The pairs that scores are made of, where they are made of pairs: those of train."""
+
     likeness: ClassVar[str]
     """What the score of a similar item is."""
 
@@ -86,23 +92,38 @@ class Model(ABC):
         known: bool = False,
         exclude: Any = None,
         only: Any = None,
+        exclude_pairs: Any = None,
+        fallback: bool = False,
     ) -> pa.Table:
         """The k best items of the given users (ids; None means all): user, item, score, rank.
 
         `seed` picks a replica by its seed, "all" takes each and adds a column seed; `known=True` lets
         items through that the user has already interacted with. Items in `exclude` are never recommended, with
-        `only` no others are (ids in any form). Equal scores come in the order of the items' ids.
+        `only` no others are (ids in any form); `exclude_pairs` (a table or file of user, item) leaves items out for
+        single users. Ids that the model does not know are counted in `evenhand.notes_of(table)`. With `fallback`,
+        users whom it does not know or who have no history get the most popular of the allowed items, marked in a
+        column fallback. Equal scores come in the order of the items' ids.
         """
-        wanted = np.arange(self.known.n_users)
-        if users is not None:
-            wanted = known_positions(users, self.known.user_ids, "user")
-        allowed = self._allowed(exclude, only)
+        asked = Asked.of(self.known, users, exclude, only, exclude_pairs, fallback)
+        replicas = range(len(self.seeds)) if seed == "all" else [self.replica(seed)]
+        tables = [self._table(replica, asked, k, known) for replica in replicas]
+        if fallback:
+            popular = asked.popular_lists(self.known, k)
+            tables = [pa.concat_tables([_marked(one, False), _marked(popular, True)]) for one in tables]
         if seed == "all":
-            tables = [self._table(r, wanted, k, known, allowed) for r in range(len(self.seeds))]
-            return pa.concat_tables(
+            tables = [
                 t.append_column("seed", pa.array(np.full(len(t), s))) for s, t in zip(self.seeds, tables, strict=True)
-            )
-        return self._table(self.replica(seed), wanted, k, known, allowed)
+            ]
+        return with_notes(pa.concat_tables(tables), asked.notes)
+
+    def titled(self, table: pa.Table, titles: pa.Array | None = None) -> pa.Table:
+        """The table with the title of every item beside it: this model's, or the given one for each of its items."""
+        titles = self.titles if titles is None else titles
+        if titles is None:
+            return table
+        place = table.column_names.index("item") + 1
+        found = positions(table["item"].combine_chunks(), self.known.item_ids)
+        return table.add_column(place, "title", titles.take(pa.array(found)))
 
     def scores(self, users: np.ndarray) -> Tensor:
         """[n, n_items]: what the recommending replica thinks of every item, for users by index."""
@@ -114,9 +135,10 @@ class Model(ABC):
         `history` is an `Interactions`, a file or a table with columns user and item. No training takes
         place and the items stay as they are. What could not be used is told in `known.notes` of the result.
         """
-        from evenhand.models.fold_in import usable_history
+        from evenhand.models.fold_in import usable_history, with_earlier
 
-        return self.with_users(usable_history(history, self.known))
+        folded = self.with_users(usable_history(history, self.known))
+        return folded.having(known=with_earlier(folded.known, self.known))
 
     def on_cpu(self) -> Self:
         """The same with its tensors in main memory."""
@@ -125,6 +147,10 @@ class Model(ABC):
     def having(self, **changes: Any) -> Self:
         """The same with other `info`, `metrics` or whatever else it holds."""
         return replace(self, **changes)  # type: ignore[type-var]
+
+    def as_vectors(self) -> FactorModel:
+        """The same ranking as inner products of vectors, for systems that want those; refused where there is none."""
+        raise self.no_vectors()
 
     def no_vectors(self) -> InputError:
         """What whoever asks for vectors is told, where there are none."""
@@ -155,34 +181,31 @@ class Model(ABC):
             raise InputError(f"k must lie between 1 and the {self.known.n_items - 1:,} other items, not {k}.")
         return place
 
-    def _allowed(self, exclude: Any, only: Any) -> Tensor | None:
-        """bool [n_items]: what may be recommended to anyone; None where all may."""
-        if exclude is None and only is None:
-            return None
-        allowed = torch.full((self.known.n_items,), only is None)
-        if only is not None:
-            allowed[known_positions(only, self.known.item_ids, "item")] = True
-        if exclude is not None:
-            allowed[known_positions(exclude, self.known.item_ids, "item")] = False
-        if not allowed.any():
-            raise InputError("nothing is left to recommend: `only` and `exclude` leave out every item.")
-        return allowed
-
-    def _table(self, replica: int, users: np.ndarray, k: int, known: bool, allowed: Tensor | None) -> pa.Table:
-        exclude = None if known else self.known
-        items, scores = top_by(self.scorer(replica), self.known.n_items, users, k, exclude=exclude, only=allowed)
-        self._check_finite(users, items, scores, known, allowed)
+    def _table(self, replica: int, asked: Asked, k: int, known: bool) -> pa.Table:
+        users, left_out = asked.users, asked.left_out(None if known else self.known)
+        scorer, n_items = self.scorer(replica), self.known.n_items
+        items, scores = top_by(scorer, n_items, users, k, exclude=left_out, only=asked.allowed)
+        self._check_finite(users, items, scores, left_out, asked.allowed)
         return list_table(self.known, users, items, scores)
 
     def _check_finite(
-        self, users: np.ndarray, items: np.ndarray, scores: np.ndarray, known: bool, allowed: Tensor | None
+        self,
+        users: np.ndarray,
+        items: np.ndarray,
+        scores: np.ndarray,
+        left_out: Interactions | None,
+        allowed: Tensor | None,
     ) -> None:
         """Refuse scores that are no numbers: infinite ones, and those that a list is shorter by than it must be."""
         left = self.known.n_items if allowed is None else int(allowed.sum())
-        least = np.minimum(items.shape[1], left - (0 if known else self.known.activity[users]))
+        least = np.minimum(items.shape[1], left - (0 if left_out is None else left_out.activity[users]))
         wrong = np.isposinf(scores).any(1) | ((items >= 0).sum(1) < least)
         if wrong.any():
             raise InputError(
                 f"the model's scores are not finite for {int(wrong.sum()):,} of {len(users):,} users: its numbers "
                 "are damaged or ran away in training; train it again, with a lower --lr if need be."
             )
+
+
+def _marked(table: pa.Table, fallback: bool) -> pa.Table:
+    return table.append_column("fallback", pa.array(np.full(len(table), fallback)))

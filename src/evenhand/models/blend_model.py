@@ -1,20 +1,22 @@
-"""Several models as one: what each thinks of a user's items, brought to the same scale and added up.
+"""Several models as one: each model's scores of a user's items, brought to the same scale and added up.
 
-Scores of two models do not compare: one may speak in thousandths where the other speaks in tens. Over the
-catalogue of one user they do, once each has mean 0 and spread 1.
+Scores of two models do not compare: one may be in thousandths, the other in tens. Within the catalogue of one user
+they do, once the mean is 0 and the best item that the user does not have yet is 1 (or, in blends of version 0.1, once
+the spread is 1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
 
+from evenhand.data.csr import gather_rows
 from evenhand.data.interactions import Interactions
 from evenhand.metrics.lists import count
 from evenhand.models.base import Model
@@ -22,8 +24,9 @@ from evenhand.models.factors import FactorModel
 from evenhand.models.item_weights import ItemWeightModel
 from evenhand.models.topk import Score
 
-WEIGHTS = "weights"
-"""Name of the tensor that holds the parts' weights; those of the parts are called `0.dense.weights`."""
+Scale = Literal["best", "spread"]
+WEIGHTS: Mapping[Scale, str] = {"best": "weights_to_best", "spread": "weights"}
+"""Name of the tensor that holds the parts' weights, by scale; those of the parts are called `0.dense.weights`."""
 
 Part = FactorModel | ItemWeightModel
 
@@ -35,22 +38,34 @@ def standardised(scores: Tensor) -> Tensor:
     tensor([[-1.,  1.],
             [ 0.,  0.]])
     """
-    scores = scores.float()
-    moved = scores - scores.mean(1, keepdim=True)
-    spread = moved.square().mean(1, keepdim=True).sqrt()
-    return moved / torch.where(spread > 0, spread, 1)
+    spread, mean = torch.std_mean(scores.float(), dim=1, correction=0, keepdim=True)
+    return (scores.float() - mean).div_(torch.where(spread > 0, spread, 1))
 
 
-def blended(scorers: Sequence[Score], weights: Sequence[float]) -> Score:
-    """Σ weight · standardised scores."""
+def scaled_to_best(scores: Tensor, seen: tuple[Tensor, Tensor]) -> Tensor:
+    """Every row with mean 0 and a maximum of 1 over what is not in `seen` (row, item); equal scores become 0.
 
-    def score(users: np.ndarray) -> Tensor:
-        total = weights[0] * standardised(scorers[0](users))
-        for one, weight in zip(scorers[1:], weights[1:], strict=True):
-            total += weight * standardised(one(users)).to(total.device)
-        return total
+    >>> scaled_to_best(torch.tensor([[1.0, 3.0, 8.0], [5.0, 5.0, 5.0]]), (torch.tensor([0]), torch.tensor([2])))
+    tensor([[-1.,  1.,  6.],
+            [ 0.,  0.,  0.]])
+    """
+    scores, n = scores.float(), scores.shape[1]
+    # From sums over all items and over the few that are seen: a pass over a large catalogue costs memory traffic.
+    own = torch.zeros(len(scores), device=scores.device).index_add_(0, seen[0], scores[seen])
+    count = n - torch.bincount(seen[0], minlength=len(scores))
+    moved = scores - ((scores.sum(1) - own) / count.clamp(min=1)).unsqueeze(1)
+    kept = moved[seen]
+    best = moved.index_put_(seen, moved.new_zeros(())).amax(1, keepdim=True)
+    moved.index_put_(seen, kept)
+    return moved.div_(torch.where(best > 0, best, torch.inf))
 
-    return score
+
+def scaled(scores: Tensor, known: Interactions, users: np.ndarray, scale: Scale) -> Tensor:
+    """A part's scores [n, n_items] of these users, on the scale on which parts are added up."""
+    if scale == "spread":
+        return standardised(scores)
+    row, item = (torch.from_numpy(x).to(scores.device) for x in gather_rows(known.indptr, known.items, users))
+    return scaled_to_best(scores, (row, item.long()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +80,10 @@ class BlendModel(Model):
     metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     history: tuple[Mapping[str, Any], ...] = ()
     best: int = 0
+    scale: Scale = "best"
+    fitted_to: Interactions | None = None
+    """The pairs that the parts were fitted to, where `known` has more: what a user had then sets the scale."""
+    titles: pa.Array | None = None
 
     kind: ClassVar[str] = "blend"
     likeness: ClassVar[str] = "score"
@@ -75,19 +94,39 @@ class BlendModel(Model):
 
     @property
     def explained(self) -> str:
-        shares = ", ".join(f"{weight:g}" for weight in self.weights)
+        if len(self.parts) == 1:
+            return self.parts[0].explained
+        weights = ", ".join(f"{weight:g}" for weight in self.weights)
+        rule = "a spread of 1" if self.scale == "spread" else "1 at the best item that is new to the user"
         return (
-            f"A user's score of an item is the sum, with weights {shares}, of what {len(self.parts)} models "
-            "say, each with mean 0 and spread 1 over the catalogue."
+            f"A user's score of an item is the sum, with weights {weights}, of what {len(self.parts)} models "
+            f"say, each with mean 0 and {rule}."
         )
+
+    def as_vectors(self) -> FactorModel:
+        """One part alone ranks as its vectors do: a positive weight and a user's own scale change no order."""
+        (part, weight), *more = zip(self.parts, self.weights, strict=True)
+        if more or weight <= 0 or not isinstance(part, FactorModel):
+            raise self.no_vectors()
+        return part
 
     @property
     def seen(self) -> Interactions:  # type: ignore[override]
         """The pairs that the scores of the parts are made of."""
-        return next((part.seen for part in self.parts if part.seen is not None), self.known)
+        return self.known if self.fitted_to is None else self.fitted_to
 
     def scorer(self, replica: int) -> Score:
-        return blended([part.scorer(part.best) for part in self.parts], self.weights)
+        scorers = [part.scorer(part.best) for part in self.parts]
+
+        def score(users: np.ndarray) -> Tensor:
+            total: Tensor | None = None
+            for one, weight in zip(scorers, self.weights, strict=True):
+                own = scaled(one(users), self.seen, users, self.scale).mul_(weight)
+                total = own if total is None else total.add_(own.to(total.device))
+            assert total is not None
+            return total
+
+        return score
 
     def tensors(self) -> dict[str, Tensor]:
         named = {
@@ -95,7 +134,7 @@ class BlendModel(Model):
             for place, part in enumerate(self.parts)
             for name, tensor in part.tensors().items()
         }
-        return {WEIGHTS: torch.tensor(self.weights, dtype=torch.float64), **named}
+        return {WEIGHTS[self.scale]: torch.tensor(self.weights, dtype=torch.float64), **named}
 
     def damage(self) -> str | None:
         if not 0 < len(self.parts) == len(self.weights) or not all(type(weight) is float for weight in self.weights):
@@ -115,6 +154,7 @@ class BlendModel(Model):
             self,
             parts=tuple(part.with_users(history) for part in self.parts),
             known=history,
+            fitted_to=None,
             info={**self.info, "folded_in": history.n_users},
             metrics={},
         )
@@ -128,7 +168,7 @@ def parts_of(tensors: Mapping[str, Tensor]) -> list[tuple[str, dict[str, Tensor]
     """
     found: dict[tuple[int, str], dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
-        if name != WEIGHTS:
+        if name not in WEIGHTS.values():
             place, kind, own = name.split(".", 2)
             found.setdefault((int(place), kind), {})[own] = tensor
     return [(kind, found[place, kind]) for place, kind in sorted(found)]

@@ -43,6 +43,7 @@ class FactorModel(Model):
     """Results on test: {"10": {"ndcg": {"mean": …, "std": …, "values": […]}, …}, …}; empty without a test."""
     tables: tuple[Tensor, Tensor] | None = None
     """The learned user and item tables, where the vectors are made from them (LightGCN); else None."""
+    titles: pa.Array | None = None
 
     seen: ClassVar[None] = None  # type: ignore[misc]
     likeness: ClassVar[str] = "cosine"
@@ -57,6 +58,9 @@ class FactorModel(Model):
     @property
     def vectors(self) -> tuple[Tensor, Tensor]:
         return self.user_vectors, self.item_vectors
+
+    def as_vectors(self) -> FactorModel:
+        return self
 
     @property
     def kind(self) -> str:

@@ -60,9 +60,21 @@ def usable_history(history: Any, model: Interactions) -> Interactions:
         return usable
     note = (
         f"{again:,} of {count(usable.n_users, 'user')} {'is' if again == 1 else 'are'} known to the model "
-        "already; what it knew of them is not used here, only the history given now."
+        "already; scores come of the history given now, and what it knew of them is not recommended either."
     )
     return replace(usable, notes=(*usable.notes, note))
+
+
+def with_earlier(history: Interactions, model: Interactions) -> Interactions:
+    """The history, and what the model knew of the same users: neither is recommended again."""
+    place = positions(model.user_ids, history.user_ids)[model.users]
+    again = place >= 0
+    if not again.any():
+        return history
+    earlier = Interactions.from_pairs(
+        place[again], model.items[again], user_ids=history.user_ids, item_ids=history.item_ids
+    )
+    return history.union(earlier).with_notes(*history.notes)
 
 
 def _restrict(history: Interactions, item_ids: pa.Array) -> Interactions:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.models.base import Model
-from evenhand.models.blend_model import WEIGHTS, BlendModel, Part, parts_of
+from evenhand.models.blend_model import WEIGHTS, BlendModel, Part, Scale, parts_of
 from evenhand.models.card import model_card
 from evenhand.models.factors import FactorModel
 from evenhand.models.graph_filter import GraphFilter
@@ -42,11 +42,12 @@ FILES = (*CONTENT, "README.md", "config.json")
 
 def write_model(model: Model, folder: str | Path, *, force: bool = False) -> None:
     """Write the folder, whole or not at all; one that exists is only replaced with `force`."""
+    check_ours(Path(folder))
     with atomic_folder(folder, FILES, force=force) as place:
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.tensors().items()}
-        write_tensors(place / "model.safetensors", tensors)
+        write_tensors(place / "model.safetensors", _separate(model.tensors()))
         write_arrow(place / "users.arrow", {"id": model.known.user_ids})
-        write_arrow(place / "items.arrow", {"id": model.known.item_ids})
+        titles = {} if model.titles is None else {"title": model.titles.cast(pa.string())}
+        write_arrow(place / "items.arrow", {"id": model.known.item_ids, **titles})
         write_arrow(place / "known.arrow", _pairs(model))
         write_json(place / "history.json", [dict(record) for record in model.history])
         (place / "README.md").write_text(model_card(model, Path(folder).name), encoding="utf-8")
@@ -60,6 +61,36 @@ def write_model(model: Model, folder: str | Path, *, force: bool = False) -> Non
             "checksums": {name: sha256(place / name) for name in CONTENT},
         }
         write_json(place / "config.json", config)
+
+
+def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """On the CPU, each in memory of its own: parts of a blend may share what they are made of."""
+    found: dict[str, Tensor] = {}
+    used: set[int] = set()
+    for name, tensor in tensors.items():
+        plain = tensor.detach().cpu().contiguous()
+        found[name] = plain.clone() if plain.data_ptr() in used else plain
+        used.add(plain.data_ptr())
+    return found
+
+
+def check_ours(folder: Path) -> None:
+    """Refuse to write a model over somebody's own README.md or config.json, whatever --force says."""
+    names = [name for name in ("README.md", "config.json") if (folder / name).exists()]
+    if not names or _is_model(folder / "config.json") or (folder / "model.safetensors").is_file():
+        return
+    raise InputError(
+        f"{folder} holds a {names[0]} that no model of evenhand wrote, and a model would replace it; choose another "
+        "folder."
+    )
+
+
+def _is_model(config: Path) -> bool:
+    try:
+        found = json.loads(config.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and "format" in found and "seeds" in found
 
 
 def read_model(folder: str | Path, *, verify: bool = True) -> Model:
@@ -93,11 +124,19 @@ def _assembled(folder: Path, config: _Config) -> Model:
         "info": config.info,
         "history": tuple(history),
         "metrics": config.metrics,
+        "titles": _titles(folder, known),
     }
     if config.kind != BlendModel.kind:
         return _part(config.kind, tensors, pairs, common)
     parts = tuple(_part(kind, own, pairs, {"known": known, "seeds": config.seeds}) for kind, own in parts_of(tensors))
-    return BlendModel(parts, tuple(tensors[WEIGHTS].tolist()), **common)
+    scale: Scale = next(scale for scale, name in WEIGHTS.items() if name in tensors)
+    return BlendModel(
+        parts,
+        tuple(tensors[WEIGHTS[scale]].tolist()),
+        scale=scale,
+        fitted_to=known.take(pairs["touched"].to_numpy()),
+        **common,
+    )
 
 
 def _part(kind: str, tensors: Mapping[str, Tensor], pairs: pa.Table, common: Mapping[str, Any]) -> Part:
@@ -199,6 +238,15 @@ def _read_known(folder: Path) -> tuple[Interactions, pa.Table]:
         items=item.astype(np.int32),
     )
     return known, pairs
+
+
+def _titles(folder: Path, known: Interactions) -> pa.Array | None:
+    table = read_arrow(folder / "items.arrow")
+    if "title" not in table.column_names:
+        return None
+    if table.schema.field("title").type != pa.string():
+        raise InputError(f"{folder} is damaged: the titles of its items are no texts.")
+    return pa.concat_arrays([pa.array([], pa.string()), *table["title"].chunks])
 
 
 def _ids(folder: Path, column: pa.ChunkedArray) -> pa.Array:

@@ -211,6 +211,7 @@ class ItemWeightModel(Model):
     metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     history: tuple[Mapping[str, Any], ...] = ()
     best: int = 0
+    titles: pa.Array | None = None
 
     likeness: ClassVar[str] = "weight"
 

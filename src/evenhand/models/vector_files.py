@@ -12,6 +12,7 @@ import pyarrow as pa
 import torch
 
 from evenhand.data.interactions import Interactions
+from evenhand.models.base import Model
 from evenhand.models.factors import FactorModel, load
 from evenhand.models.folder import reason
 from evenhand.models.id_lookup import positions
@@ -21,10 +22,11 @@ from evenhand.utils.errors import InputError, unknown
 Form = Literal["parquet", "npz", "faiss"]
 
 
-def export(model: FactorModel, to: str, out: str | Path, *, seed: int | None = None, force: bool = False) -> None:
+def export(model: Model, to: str, out: str | Path, *, seed: int | None = None, force: bool = False) -> None:
     """Write the vectors of one replica (the best, or that of `seed`) to the folder or .npz file `out`."""
     out = Path(out)
     check_export(to, out, force)
+    model = model.as_vectors()
     replica = model.replica(seed)
     users, items = (vectors[replica].numpy() for vectors in model.vectors)
     if to == "npz":
@@ -130,9 +132,7 @@ def vectors_from(path: str | Path, data: Interactions) -> FactorModel:
 
 def _read(path: Path) -> list[tuple[pa.Array, np.ndarray]]:
     if (path / "config.json").is_file():
-        model = load(path)
-        if not isinstance(model, FactorModel):
-            raise model.no_vectors()
+        model = load(path).as_vectors()
         ids = model.known.user_ids, model.known.item_ids
         return [(own, side[model.best].numpy()) for own, side in zip(ids, model.vectors, strict=True)]
     if path.suffix == ".npz" and path.is_file():

@@ -7,5 +7,22 @@ from evenhand.objectives.cause import CausE
 from evenhand.objectives.ips import IPS
 from evenhand.objectives.macr import MACR
 from evenhand.objectives.reg import Reg
+from evenhand.objectives.softmax import Softmax
+from evenhand.objectives.softmax_relatives import BSL, PSL, AUCSoftmax, SLatK
 
-__all__ = ["BPR", "IPS", "MACR", "BCLoss", "CausE", "Loss", "Objective", "Reg", "Scored"]
+__all__ = [
+    "BPR",
+    "BSL",
+    "IPS",
+    "MACR",
+    "PSL",
+    "AUCSoftmax",
+    "BCLoss",
+    "CausE",
+    "Loss",
+    "Objective",
+    "Reg",
+    "SLatK",
+    "Scored",
+    "Softmax",
+]

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -30,18 +31,22 @@ class Scored:
     positives: Tensor
     """int64 [r, B]"""
     negatives: Tensor
-    """int64 [r, B, n]"""
+    """int64 [r, B, n], or [r, 1, n] where all positives of a batch share them"""
     user: Tensor
     """[r, B, d]: the users' vectors, with gradient; so are the next two."""
     positive: Tensor
     """[r, B, d]"""
     items: Tensor
     """[r, n_items, d]: every item's vector"""
+    given: Tensor | None = None
+    """The vectors of the negatives, where they have been looked up already."""
+    log_q: Tensor | None = None
+    """[r, 1, n]: log of the probability with which a shared negative was drawn"""
 
     @cached_property
     def negative(self) -> Tensor:
-        """[r, B, n, d]: the negatives' vectors."""
-        return rows(self.items, self.negatives)
+        """[r, B or 1, n, d]: the negatives' vectors."""
+        return rows(self.items, self.negatives) if self.given is None else self.given
 
     @property
     def s_positive(self) -> Tensor:
@@ -55,7 +60,8 @@ class Scored:
 
     def each(self) -> list[Scored]:
         """The same batch, one replica at a time."""
-        parts = {f.name: getattr(self, f.name).unbind(0) for f in fields(self) if f.name != "replicas"}
+        tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "replicas"}
+        parts = {name: tensor.unbind(0) for name, tensor in tensors.items() if tensor is not None}
         return [
             replace(self, replicas=slice(r, r + 1), **{n: part[r].unsqueeze(0) for n, part in parts.items()})
             for r in range(len(self.users))
@@ -65,6 +71,14 @@ class Scored:
 @dataclass(frozen=True)
 class Objective(ABC):
     """What training minimises. Subclasses add parameters and check them in `__post_init__`."""
+
+    shares_negatives: ClassVar[bool] = False
+    """Whether all positives of a batch have the same negatives."""
+
+    @property
+    def init_std(self) -> float | None:
+        """The size of the first random vectors, where it matters for this loss; None leaves the encoder's."""
+        return None
 
     @property
     def lengths_matter(self) -> bool:
@@ -96,6 +110,9 @@ class Loss(nn.Module, ABC):
 
     def begin_epoch(self, epoch: int) -> None:
         """Called before each epoch, counted from 0, for objectives that work in phases."""
+
+    def refresh(self, model: Tables, epoch: int) -> None:
+        """Called at the start of each epoch, for what is computed from the whole model now and then."""
 
     def prepare(self, model: Tables) -> None:
         """Called once a step, before the loss, for what is computed for all replicas at once."""

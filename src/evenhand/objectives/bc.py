@@ -14,10 +14,12 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Tables, Vectors
 from evenhand.objectives.base import Loss, Objective, Scored, mine, normal
+from evenhand.objectives.softmax import unit_length
 from evenhand.samplers.base import rows
 from evenhand.utils.errors import InputError, unknown
 
@@ -141,9 +143,7 @@ class RunningBCLoss(Loss):
     def finals(self, vectors: Vectors) -> tuple[Vectors, ...]:
         if self.of.final == "inner":
             return (vectors,)
-        # One replica at a time, so that its last digits do not depend on how many there are.
-        unit = [torch.stack([torch.nn.functional.normalize(one, dim=-1) for one in side]) for side in vectors]
-        return (Vectors(*unit),)
+        return (unit_length(vectors),)
 
     def _branch(self, batch: Scored) -> tuple[Tensor, Tensor]:
         """[r, B, d] each: the branch's vectors of users and positives."""
@@ -155,7 +155,7 @@ class RunningBCLoss(Loss):
     def _others(self, batch: Scored, user: Tensor, positive: Tensor) -> Tensor:
         """[r, B, B]: cosines with the batch's positives; -inf where that is the user's own positive."""
         same = batch.positives.unsqueeze(1) == batch.positives.unsqueeze(2)
-        return _unit_products(user, positive).masked_fill(same, -torch.inf)
+        return unit_products(user, positive).masked_fill(same, -torch.inf)
 
 
 def cosine(a: Tensor, b: Tensor) -> Tensor:
@@ -171,16 +171,15 @@ def cosines(users: Tensor, items: Tensor, index: Tensor) -> Tensor:
     """
     if items.shape[1] > index.shape[2] * items.shape[2]:
         return cosine(users.unsqueeze(2), rows(items, index))
-    return _unit_products(users, items).gather(-1, index)
+    return unit_products(users, items).gather(-1, index)
 
 
-def _unit_products(a: Tensor, b: Tensor) -> Tensor:
+def unit_products(a: Tensor, b: Tensor) -> Tensor:
     """[r, A, B]: the cosines of all pairs."""
-    unit = torch.nn.functional.normalize
-    return unit(a, dim=-1) @ unit(b, dim=-1).mT
+    return normalize(a, dim=-1) @ normalize(b, dim=-1).mT
 
 
 def contrast(positive: Tensor, negatives: Tensor, temperature: float) -> Tensor:
-    """[r]: the mean of -log softmax of the positive [r, B] against its negatives [r, B, n]."""
+    """[r]: the mean of form (S) of scores [r, B] against those of their own negatives [r, B, n]."""
     logits = torch.cat([positive.unsqueeze(-1), negatives], -1) / temperature
     return (logits.logsumexp(-1) - logits[..., 0]).mean(1)

@@ -18,8 +18,8 @@ from torch import Tensor
 from evenhand.data.interactions import Interactions
 from evenhand.samplers.base import Batch, BoundSampler, Sampler, best, check_drawn, products, rows, stacked
 from evenhand.samplers.counting import count_below, counter
-from evenhand.samplers.unobserved import UnobservedLaw, scaled
-from evenhand.utils.errors import InputError
+from evenhand.samplers.unobserved import UnobservedDistribution, scaled
+from evenhand.utils.errors import InputError, unknown
 
 EXACT_UP_TO = 10_000
 """The largest catalogue whose ranks are exact unless `ecdf` says otherwise."""
@@ -50,6 +50,24 @@ def information(margin: Tensor) -> Tensor:
 def gain(posterior: Tensor, rise: Tensor, fall: Tensor) -> Tensor:
     """Δ⁺·P(TN|x) - Δ⁻·P(FN|x): how much taking x as the negative raises the partial AUC."""
     return rise * posterior - fall * (1 - posterior)
+
+
+def exact_gain(x: Tensor, positive: Tensor, posterior: Tensor, observed: Tensor, unobserved: Tensor, m: int) -> Tensor:
+    """[…, N]: what taking each x of a pool [..., N] adds to the partial AUC over the pool's m best scores.
+
+    A true negative outside of them frees no positive, since none of its pairs counts. A false one costs rank against
+    the m best of the others. `observed` and `unobserved` [...] are |I⁺| and |I⁻| of the user, `positive` [..., K] the
+    scores of some of the positives. With posterior 1 the highest score wins (DNS).
+    """
+    pool = x.shape[-1]
+    top = x.topk(min(m + 1, pool), dim=-1)
+    inside = torch.zeros_like(x, dtype=torch.bool).scatter_(-1, top.indices[..., :m], True)
+    # σ(s_j - s_x) over the m best; for an x among them, over the next one too and without itself, whose σ is ½.
+    harm = torch.sigmoid(top.values.unsqueeze(-2) - x.unsqueeze(-1))
+    best = harm[..., :m].sum(-1)
+    others = torch.where(inside, harm.sum(-1) - 0.5, best) / torch.where(inside, min(m, pool - 1), m).clamp_min(1)
+    rise = inside * observed.unsqueeze(-1) * information(positive.unsqueeze(-2) - x.unsqueeze(-1))
+    return gain(posterior, rise, m / pool * unobserved.unsqueeze(-1) * others)
 
 
 def prior(popularity: Tensor, beta: Tensor | float) -> Tensor:
@@ -93,7 +111,15 @@ class AUCSampler(Sampler):
     "auto" is exact up to 10,000 items and takes 64 draws beyond, so that cost does not follow the catalogue.
     """
 
-    structural = ("candidates", "probes", "ecdf")
+    rule: Literal["paper", "exact"] = "paper"
+    """The printed rule, or the one with its missing indicator: of a pool, only the `inside` best free any positive."""
+    inside: int = 10
+    """How many of the candidates lie inside the range that counts, in the exact rule: γ = inside / candidates.
+
+    It wants a pool of 100 or more. `gamma` has no part in it, and "auto" ranks are those within the pool.
+    """
+
+    structural = ("candidates", "probes", "ecdf", "rule", "inside")
 
     def __post_init__(self) -> None:
         if self.alpha != "auto" and not (isinstance(self.alpha, (int, float)) and 0.5 <= self.alpha <= 1):
@@ -102,16 +128,27 @@ class AUCSampler(Sampler):
             raise InputError(f"beta must be a number of at least 0, not {self.beta}.")
         if not 0 <= self.gamma <= 1:
             raise InputError(f"gamma must lie in [0, 1], not {self.gamma}.")
-        for name in ("candidates", "probes"):
+        for name in ("candidates", "probes", "inside"):
             check_drawn(name, getattr(self, name))
+        if self.rule not in ("paper", "exact"):
+            raise unknown("rule", str(self.rule), ("paper", "exact"))
+        if self.rule == "exact" and self.inside > self.candidates:
+            raise InputError(f"of {self.candidates} candidates {self.inside} cannot lie inside; raise candidates.")
         if self.ecdf not in ("exact", "auto"):
             check_drawn("ecdf", self.ecdf, "'exact', 'auto' or ")
 
     def draws(self, n_items: int) -> int:
-        """How many draws a rank rests on in a catalogue of this size; 0 for the exact rank."""
+        """How many draws a rank rests on in a catalogue of this size; 0 for the exact rank, or that in the pool."""
         if isinstance(self.ecdf, int):
             return self.ecdf
+        if self.pool_ranks:
+            return 0
         return _DRAWS if self.ecdf == "auto" and n_items > EXACT_UP_TO else 0
+
+    @property
+    def pool_ranks(self) -> bool:
+        """Whether a score's rank is that among the candidates themselves."""
+        return self.rule == "exact" and self.ecdf == "auto"
 
     @classmethod
     def bind_replicas(cls, replicas: Sequence[AUCSampler], train: Interactions, device: torch.device | str) -> AUCBound:
@@ -126,7 +163,9 @@ class AUCBound(BoundSampler):
         first = samplers[0]
         self.candidates, self.probes = first.candidates, first.probes
         self.shared_width = first.draws(train.n_items)
-        self.law = UnobservedLaw(train, None, device)
+        self.inside = first.inside if first.rule == "exact" else None
+        self._pool_ranks = first.pool_ranks
+        self.distribution = UnobservedDistribution(train, None, device)
         self._row_start = torch.from_numpy(train.indptr[:-1]).to(self.device)
         self._items = torch.from_numpy(train.items).to(self.device)
         self.auto = torch.tensor([s.alpha == "auto" for s in samplers], device=self.device)
@@ -141,7 +180,7 @@ class AUCBound(BoundSampler):
 
     @property
     def eligible(self) -> Tensor:
-        return (self.law.mass > 0) & (self.observed > 0)
+        return (self.distribution.mass > 0) & (self.observed > 0)
 
     def width(self, n: int) -> int:
         return n * self.candidates + 2 * self.probes
@@ -158,7 +197,7 @@ class AUCBound(BoundSampler):
 
     def choose(self, batch: Batch) -> Tensor:
         users, probes = batch.users, self.probes
-        pool, negatives = self.law.draw(users, batch.uniforms[..., :-probes]).split(
+        pool, negatives = self.distribution.draw(users, batch.uniforms[..., :-probes]).split(
             [batch.n * self.candidates, probes], dim=-1
         )
         positives = self._draw_positives(users, batch.uniforms[..., -probes:])
@@ -166,9 +205,17 @@ class AUCBound(BoundSampler):
 
         tau = torch.gather(self.prior, 1, pool.flatten(1)).view(pool.shape)
         true_negative = posterior(rank, tau, self.alpha.clamp(0.5, 1.0).view(-1, 1, 1))
-        rise = self.observed[users].unsqueeze(-1) * information(positive.unsqueeze(2) - x.unsqueeze(3))
-        fall = self.gamma * self.law.mass[users].unsqueeze(-1) * information(x.unsqueeze(3) - negative.unsqueeze(2))
-        chosen = best(pool, gain(true_negative, rise, fall), batch.n)
+        observed, unobserved = self.observed[users].unsqueeze(-1), self.distribution.mass[users].unsqueeze(-1)
+        if self.inside is None:
+            rise = observed * information(positive.unsqueeze(2) - x.unsqueeze(3))
+            fall = self.gamma * unobserved * information(x.unsqueeze(3) - negative.unsqueeze(2))
+            value = gain(true_negative, rise, fall)
+        else:
+            pools = (*users.shape, batch.n, self.candidates)
+            value = exact_gain(
+                x.view(pools), positive.unsqueeze(2), true_negative.view(pools), observed, unobserved, self.inside
+            )
+        chosen = best(pool, value, batch.n)
         if self._any_auto:
             self._follow(positive, negative)
         return chosen
@@ -193,7 +240,12 @@ class AUCBound(BoundSampler):
         users = rows(batch.user_vectors, batch.users)
         looked_at = torch.cat([pool, positives, negatives], dim=-1)
         sizes = [pool.shape[-1], positives.shape[-1], negatives.shape[-1]]
-        if not self.shared_width:
+        if self._pool_ranks:
+            scores = products(rows(batch.item_vectors, looked_at), users)
+            x = scores[..., : sizes[0]].unflatten(-1, (batch.n, self.candidates)).contiguous()
+            below = torch.searchsorted(x.sort(-1).values, x, right=True).flatten(2)
+            rank = (1 + below) / (self.candidates + 2)
+        elif not self.shared_width:
             scores, rank = self._among_all(users, batch.item_vectors, looked_at, sizes[0])
         else:
             scores = products(rows(batch.item_vectors, looked_at), users)

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.samplers.base import Batch, BoundSampler, Sampler
-from evenhand.samplers.unobserved import UnobservedLaw, scaled
+from evenhand.samplers.unobserved import UnobservedDistribution, scaled
 from evenhand.utils.errors import InputError
 
 
 @dataclass(frozen=True)
 class BalancedSampler(Sampler):
-    """A fair coin decides the side; the draw is uniform over what the user has not touched on it.
+    """A fair coin decides the side; the draw is uniform over what the user has not seen on it.
 
     Equally popular items count as less popular. Where a side is empty, the draw is uniform over both.
     """
@@ -40,7 +40,7 @@ class BalancedBound(BoundSampler):
         regrouped = Interactions.from_pairs(
             train.users, place[train.items], n_users=train.n_users, n_items=train.n_items
         )
-        self.law = UnobservedLaw(regrouped, None, device)
+        self.distribution = UnobservedDistribution(regrouped, None, device)
         self._keys = torch.from_numpy(regrouped.keys).to(self.device)
         self._row_start = torch.from_numpy(regrouped.indptr[:-1]).to(self.device)
         self._item_at = torch.from_numpy(order).to(self.device)
@@ -50,7 +50,7 @@ class BalancedBound(BoundSampler):
 
     @property
     def eligible(self) -> Tensor:
-        return self.law.mass > 0
+        return self.distribution.mass > 0
 
     def width(self, n: int) -> int:
         return 2 * n
@@ -62,10 +62,10 @@ class BalancedBound(BoundSampler):
         users = batch.users.unsqueeze(-1)
         edge = self._upto[batch.positives].unsqueeze(-1)
         own = torch.searchsorted(self._keys, users * self.n_items + edge) - self._row_start[users]
-        less, all_ = edge - own, self.law.mass[users]
+        less, all_ = edge - own, self.distribution.mass[users]
         begin = torch.where(coin < 0.5, torch.zeros_like(less), less)
         size = torch.where(coin < 0.5, less, all_ - less)
         empty = size == 0
         begin, size = torch.where(empty, 0, begin), torch.where(empty, all_, size)
         owner = users.expand(where.shape)
-        return self._item_at[self.law.at(owner, begin + scaled(where, size))]
+        return self._item_at[self.distribution.at(owner, begin + scaled(where, size))]

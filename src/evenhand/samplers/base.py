@@ -18,6 +18,7 @@ from evenhand.data.interactions import Interactions
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import one_line
 
+NOT_SHARED = "this objective draws its negatives once for a whole batch"
 MOST_DRAWN = 10_000
 """Items that may be drawn for a positive: beyond, the exact rank and the hardest negative cost less."""
 
@@ -78,7 +79,7 @@ class BoundSampler(ABC):
         self.n_users, self.n_items = train.n_users, train.n_items
         activity = torch.from_numpy(train.activity).to(self.device)
         self.observed = activity
-        """int64 [n_users]: how many items each user touched, |I_u⁺|."""
+        """int64 [n_users]: how many items each user has, |I_u⁺|."""
 
     @property
     @abstractmethod
@@ -92,6 +93,14 @@ class BoundSampler(ABC):
     @abstractmethod
     def choose(self, batch: Batch) -> Tensor:
         """int64 [R, B, n]: the negatives."""
+
+    def draw_shared(self, uniforms: Tensor) -> Tensor:
+        """int64, like uniforms: items for a whole batch, from a distribution over the catalogue."""
+        raise InputError(f"{NOT_SHARED}, and this sampler chooses them for each positive; use rns or pns.")
+
+    def log_probability(self, items: Tensor) -> Tensor:
+        """float32, like items: the logarithm of the probability of drawing each for a whole batch."""
+        raise NotImplementedError
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint must keep for the next choice to be the same; empty for most samplers."""

@@ -11,13 +11,13 @@ import torch
 from evenhand.data.interactions import Interactions
 from evenhand.samplers.base import Sampler
 from evenhand.samplers.uniform import StaticBound
-from evenhand.samplers.unobserved import UnobservedLaw
+from evenhand.samplers.unobserved import UnobservedDistribution
 from evenhand.utils.errors import InputError
 
 
 @dataclass(frozen=True)
 class PopularitySampler(Sampler):
-    """`P(j | u) ∝ pop_j^exponent` on `I_u⁻`, with train counts; items nobody touched are never drawn."""
+    """`P(j | u) ∝ pop_j^exponent` on `I_u⁻`, with train counts; items without interactions are never drawn."""
 
     exponent: float = 0.75
     """0 draws uniformly among items with data, 1 in proportion to popularity."""
@@ -34,4 +34,4 @@ class PopularitySampler(Sampler):
     ) -> StaticBound:
         popularity = train.popularity.astype(np.float64)
         weights = np.where(popularity > 0, popularity ** replicas[0].exponent, 0.0)
-        return StaticBound(UnobservedLaw(train, weights, device), train, device, len(replicas))
+        return StaticBound(UnobservedDistribution(train, weights, device), train, device, len(replicas))

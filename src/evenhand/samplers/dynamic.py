@@ -10,7 +10,8 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.samplers.base import Batch, BoundSampler, Sampler, best, check_drawn, products, rows
-from evenhand.samplers.unobserved import UnobservedLaw
+from evenhand.samplers.unobserved import UnobservedDistribution
+from evenhand.utils.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -20,36 +21,49 @@ class DynamicSampler(Sampler):
     candidates: int = 5
     """Pool size M. The paper describes DNS as linear in rank, which is M = 2; its own sampler uses 5."""
 
-    structural = ("candidates",)
+    top: int = 1
+    """Take one of so many of the highest at random: DNS(M, N) with M = top and N = candidates."""
+
+    structural = ("candidates", "top")
 
     def __post_init__(self) -> None:
-        check_drawn("candidates", self.candidates)
+        for name in ("candidates", "top"):
+            check_drawn(name, getattr(self, name))
+        if self.top > self.candidates:
+            raise InputError(f"of {self.candidates} candidates the {self.top} highest cannot be taken; lower top.")
 
     @classmethod
     def bind_replicas(
         cls, replicas: Sequence[DynamicSampler], train: Interactions, device: torch.device | str
     ) -> DynamicBound:
-        return DynamicBound(replicas[0].candidates, train, device, len(replicas))
+        return DynamicBound(replicas[0], train, device, len(replicas))
 
 
 class DynamicBound(BoundSampler):
     needs_vectors = True
 
-    def __init__(self, candidates: int, train: Interactions, device: torch.device | str, replicas: int) -> None:
+    def __init__(self, sampler: DynamicSampler, train: Interactions, device: torch.device | str, replicas: int) -> None:
         super().__init__(train, device, replicas)
-        self.candidates = candidates
-        self.law = UnobservedLaw(train, None, device)
+        self.candidates, self.top = sampler.candidates, sampler.top
+        self.distribution = UnobservedDistribution(train, None, device)
 
     @property
     def eligible(self) -> Tensor:
-        return self.law.mass > 0
+        return self.distribution.mass > 0
 
     def width(self, n: int) -> int:
-        return n * self.candidates
+        return n * (self.candidates + (self.top > 1))
 
     def choose(self, batch: Batch) -> Tensor:
         assert batch.user_vectors is not None
         assert batch.item_vectors is not None
-        pool = self.law.draw(batch.users, batch.uniforms)
+        which, drawn = batch.n * self.candidates, batch.uniforms
+        pool = self.distribution.draw(batch.users, drawn[..., :which])
         users = rows(batch.user_vectors, batch.users)
-        return best(pool, products(rows(batch.item_vectors, pool), users), batch.n)
+        scores = products(rows(batch.item_vectors, pool), users)
+        if self.top == 1:
+            return best(pool, scores, batch.n)
+        pools = (batch.n, self.candidates)
+        place = scores.unflatten(-1, pools).topk(self.top, dim=-1).indices
+        one = (drawn[..., which:] * self.top).long().clamp_max_(self.top - 1).unsqueeze(-1)
+        return pool.unflatten(-1, pools).gather(-1, place.gather(-1, one)).squeeze(-1)

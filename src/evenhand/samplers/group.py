@@ -1,4 +1,4 @@
-"""Group sampling (FairStatic): first a group of items by a fixed law, then an item uniformly within it.
+"""Group sampling (FairStatic): first a group of items by a fixed distribution, then an item uniformly within it.
 
 This is the static form of FairNeg. With groups hot and cold drawn by their share of interactions, half of
 the negatives are popular items, so that the tail is pushed down less.
@@ -17,7 +17,7 @@ from torch import Tensor
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import hot_items
 from evenhand.samplers.base import Batch, BoundSampler, Sampler
-from evenhand.samplers.unobserved import UnobservedLaw, scaled
+from evenhand.samplers.unobserved import UnobservedDistribution, scaled
 from evenhand.utils.errors import InputError
 
 
@@ -52,20 +52,20 @@ class GroupSampler(Sampler):
             groups = np.asarray(sampler.groups, dtype=np.int64)
         if len(groups) != train.n_items:
             raise InputError(f"the grouping covers {len(groups):,} items, but the data has {train.n_items:,}.")
-        return GroupBound(groups, _group_law(sampler, groups, train), train, device, len(replicas))
+        return GroupBound(groups, _group_shares(sampler, groups, train), train, device, len(replicas))
 
 
-def _group_law(sampler: GroupSampler, groups: np.ndarray, train: Interactions) -> np.ndarray:
+def _group_shares(sampler: GroupSampler, groups: np.ndarray, train: Interactions) -> np.ndarray:
     n_groups = int(groups.max()) + 1
     if sampler.shares == "items":
-        law = np.bincount(groups, minlength=n_groups).astype(np.float64)
+        distribution = np.bincount(groups, minlength=n_groups).astype(np.float64)
     elif sampler.shares == "interactions":
-        law = np.bincount(groups, weights=train.popularity, minlength=n_groups).astype(np.float64)
+        distribution = np.bincount(groups, weights=train.popularity, minlength=n_groups).astype(np.float64)
     else:
         if len(sampler.shares) != n_groups:
             raise InputError(f"there are {n_groups} groups, but {len(sampler.shares)} shares.")
-        law = np.asarray(sampler.shares, dtype=np.float64)
-    return law / law.sum()
+        distribution = np.asarray(sampler.shares, dtype=np.float64)
+    return distribution / distribution.sum()
 
 
 class GroupBound(BoundSampler):
@@ -74,7 +74,7 @@ class GroupBound(BoundSampler):
     def __init__(
         self,
         groups: np.ndarray,
-        law: np.ndarray,
+        distribution: np.ndarray,
         train: Interactions,
         device: torch.device | str,
         replicas: int,
@@ -86,13 +86,13 @@ class GroupBound(BoundSampler):
         self.regrouped = Interactions.from_pairs(
             train.users, place[train.items], n_users=train.n_users, n_items=train.n_items
         )
-        sizes = np.bincount(groups, minlength=len(law))
-        own = np.zeros((train.n_users, len(law)), dtype=np.int64)
+        sizes = np.bincount(groups, minlength=len(distribution))
+        own = np.zeros((train.n_users, len(distribution)), dtype=np.int64)
         np.add.at(own, (train.users, groups[train.items]), 1)
         left = sizes - own
-        weights = np.where(left > 0, law, 0.0)
+        weights = np.where(left > 0, distribution, 0.0)
 
-        self.law = UnobservedLaw(self.regrouped, None, device)
+        self.distribution = UnobservedDistribution(self.regrouped, None, device)
         self.item_at = torch.from_numpy(order).to(self.device)
         self.left = torch.from_numpy(left).to(self.device)
         self.begin = torch.from_numpy(np.cumsum(left, axis=1) - left).to(self.device)
@@ -113,4 +113,4 @@ class GroupBound(BoundSampler):
         point = which * (1 - 2**-52) * steps[..., -1:]  # stays below the sum when rounded
         group = (steps.unsqueeze(-2) <= point.unsqueeze(-1)).sum(-1)
         place = self.begin[owner, group] + scaled(where, self.left[owner, group])
-        return self.item_at[self.law.at(owner, place)]
+        return self.item_at[self.distribution.at(owner, place)]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.samplers.base import Batch, BoundSampler, Sampler
-from evenhand.samplers.unobserved import UnobservedLaw
+from evenhand.samplers.unobserved import UnobservedDistribution
 
 
 @dataclass(frozen=True)
@@ -21,22 +21,30 @@ class UniformSampler(Sampler):
     def bind_replicas(
         cls, replicas: Sequence[UniformSampler], train: Interactions, device: torch.device | str
     ) -> StaticBound:
-        return StaticBound(UnobservedLaw(train, None, device), train, device, len(replicas))
+        return StaticBound(UnobservedDistribution(train, None, device), train, device, len(replicas))
 
 
 class StaticBound(BoundSampler):
-    """Draws from a fixed law, whatever the model thinks."""
+    """Draws from a fixed distribution, whatever the model thinks."""
 
-    def __init__(self, law: UnobservedLaw, train: Interactions, device: torch.device | str, replicas: int) -> None:
+    def __init__(
+        self, distribution: UnobservedDistribution, train: Interactions, device: torch.device | str, replicas: int
+    ) -> None:
         super().__init__(train, device, replicas)
-        self.law = law
+        self.distribution = distribution
 
     @property
     def eligible(self) -> Tensor:
-        return self.law.mass > 0
+        return self.distribution.mass > 0
 
     def width(self, n: int) -> int:
         return n
 
     def choose(self, batch: Batch) -> Tensor:
-        return self.law.draw(batch.users, batch.uniforms)
+        return self.distribution.draw(batch.users, batch.uniforms)
+
+    def draw_shared(self, uniforms: Tensor) -> Tensor:
+        return self.distribution.draw_any(uniforms)
+
+    def log_probability(self, items: Tensor) -> Tensor:
+        return self.distribution.log_probability(items)

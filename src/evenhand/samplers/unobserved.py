@@ -1,4 +1,4 @@
-"""Draws from what a user has *not* touched, exactly and without rejection.
+"""Draws from what a user has *not* interacted with, exactly and without rejection.
 
 Take the items in order and cut the user's own out; the mass that remains is an interval. A point of it is
 found by one binary search in the user's sorted row, so a draw costs O(log) whatever the catalogue's size
@@ -19,7 +19,7 @@ from evenhand.utils.errors import InputError
 _WEIGHT_RESOLUTION = 2**36
 
 
-class UnobservedLaw:
+class UnobservedDistribution:
     """`P(j | u) ∝ weight_j` over the items that user u has no interaction with.
 
     `weights` are non-negative; None means all equal. They are held as integers with a total of about
@@ -42,7 +42,7 @@ class UnobservedLaw:
             left = total - (before_pair[train.indptr[1:]] - before_pair[train.indptr[:-1]])
             self.before_item, self.before_pair = self._tensor(before_item), self._tensor(before_pair)
         if train.n_users * (total + 1) >= 2**63:
-            raise InputError(f"{train.n_users:,} users are too many for a weighted law.")
+            raise InputError(f"{train.n_users:,} users are too many for a weighted distribution.")
         self._stride = total + 1
         self._row_start = self._tensor(train.indptr[:-1])
         self.mass = self._tensor(left)
@@ -79,6 +79,20 @@ class UnobservedLaw:
         """One item per uniform number: users [..., B] and uniforms [..., B, w] give items [..., B, w]."""
         users = users.unsqueeze(-1).expand(uniforms.shape)
         return self.at(users, scaled(uniforms, self.mass[users]))
+
+    def draw_any(self, uniforms: Tensor) -> Tensor:
+        """One item per uniform number, whoever has it: `P(j) ∝ weight_j` over the whole catalogue."""
+        total = self._stride - 1
+        place = (uniforms * total).long().clamp_max_(total - 1)
+        return place if self.before_item is None else torch.searchsorted(self.before_item, place, right=True) - 1
+
+    def log_probability(self, items: Tensor) -> Tensor:
+        """float32: log P(j) of `draw_any`."""
+        if self.before_item is None:
+            weight = torch.ones_like(items)
+        else:
+            weight = self.before_item[items + 1] - self.before_item[items]
+        return (weight / (self._stride - 1)).log().float()
 
 
 def scaled(uniforms: Tensor, size: Tensor) -> Tensor:

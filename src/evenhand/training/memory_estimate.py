@@ -83,6 +83,10 @@ class Work:
             "ranks": self._ranks(),
             "evaluation": self._evaluation(),
         }
+        if self.objective.shares_negatives:
+            # Scores and a mask, and on a GPU the keys it is looked up by; a CPU takes one replica at a time.
+            each, at_once = (_FLOAT + 1 + _LONG, self.seeds) if self.device == "cuda" else (_FLOAT + 1, 1)
+            found["shared negatives"] = at_once * self.settings.batch * self.negatives * each
         if layers:
             # Each layer and the vectors, once forwards and once backwards, and the graph in both directions.
             found["graph"] = 2 * (layers + 2) * tables + 2 * self.pairs * (_LONG + _FLOAT)
@@ -99,7 +103,7 @@ class Work:
 
     def _gradients(self, rows: int, tables: int) -> int:
         moved = 3 * self.settings.batch * self.seeds * self.encoder.dim
-        if self.engine == "numba":
+        if self.engine in ("numba", "rows"):
             return moved * _FLOAT + rows * _FLOAT
         return tables * 2 if self.engine == "triton" else tables + 3 * moved * _FLOAT
 

@@ -73,6 +73,9 @@ class Conditions:
         elif not held and protocol == "honest":
             note = "There is no validation part, so nothing was chosen on validation."
             split = replace(split, notes=(*split.notes, note))
+        # Without a test part, as in an update or a refit, no lists are evaluated.
+        if (len(split.test) or protocol == "paper") and max(lengths) > split.n_items:
+            raise InputError(f"k = {max(lengths)} is more than the catalogue's {split.n_items:,} items.")
         return Conditions(split, numbers, protocol, lengths, rule, where)
 
     @cached_property
@@ -110,6 +113,8 @@ class Fit:
     notes: tuple[str, ...] = ()
     per_seed: tuple[Model, ...] = ()
     """One model per seed, where `model` can hold only the best of them."""
+    again: Method | None = None
+    """The method with nothing left to choose, for a fit to everything; None: the method itself."""
 
     @property
     def history(self) -> tuple[Mapping[str, Any], ...]:
@@ -275,6 +280,14 @@ class Method(ABC):
     @abstractmethod
     def refit(self, fit: Fit, split: Split, *, device: str = "auto", on_epoch: OnEpoch | None = None) -> Model:
         """A model for production: fitted to every part, as `fit` found it best, with the seed that recommends."""
+
+    def for_production(self, fit: Fit, conditions: Conditions, on_epoch: OnEpoch | None = None) -> Fit:
+        """The same fitted to everything; a test part that was given stays out, and is measured with that model."""
+        model = self.refit(fit, conditions.split, device=str(conditions.device), on_epoch=on_epoch)
+        if conditions.split.how != "given" or not len(conditions.split.test):
+            return replace(fit, model=model.having(metrics=fit.model.metrics))
+        results = conditions.measured([model.scorer(model.best)])
+        return replace(fit, model=model.having(metrics=metrics_json(results)), results=results)
 
     @abstractmethod
     def update(

@@ -178,7 +178,7 @@ def refitted(
     on_epoch: OnEpoch | None = None,
 ) -> Model:
     """A model for production: trained on every part, for as many epochs as were best on average."""
-    everything = split.train.union(split.validation, split.test)
+    everything = split.everything
     nothing = everything.take(np.zeros(len(everything), dtype=bool))
     whole = Split(everything, None, nothing, f"{split.description}; refitted on all parts", split.notes)
     settings = replace(settings or Settings(), epochs=max(1, round(float(np.mean(fitted.epochs)))))

@@ -77,6 +77,8 @@ class Settings:
 
     None takes all of them, or 20,000 where there are more. Test is looked at with all users in any case.
     """
+    seconds: float | None = None
+    """Train no new epoch after this long; the best one until then counts. None is without a limit."""
     engine: EngineName = "auto"
     """The fastest engine that can do the work, or the plain one in torch, which the others agree with."""
 
@@ -96,6 +98,8 @@ class Settings:
         users = self.eval_users
         if users is not None and (not isinstance(users, int) or users < 1):
             raise InputError(f"eval_users must be a whole number of at least 1, not {users}.")
+        if self.seconds is not None and not 0 < self.seconds < math.inf:
+            raise InputError(f"seconds must be a positive number, not {self.seconds}.")
         if self.patience is not None and self.patience < 1:
             raise InputError(f"patience must be at least 1, not {self.patience}.")
         if any(m < 1 for m in self.milestones) or list(self.milestones) != sorted(set(self.milestones)):

@@ -41,7 +41,13 @@ class TrainState:
         self._each = _each(settings, len(self.seeds))
         self.settings = self._each[0]
         self.samplers = _bind(samplers, train, device)
+        self.shares = objective.shares_negatives
+        """Whether all positives of a batch have the same negatives."""
+        if self.shares:
+            self.samplers[0].draw_shared(torch.zeros(1, 1, dtype=torch.float64, device=device))  # or a reason not to
         self.model = encoder.start(train, seeds, device)
+        if objective.init_std is not None:
+            self.model.rescale(objective.init_std)
         self.work = work_of(train, held_out, encoder, samplers, self.settings, objective, device)
         """What is asked for, by which the engine is chosen."""
         self.negatives = self.work.negatives

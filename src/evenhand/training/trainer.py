@@ -6,6 +6,7 @@ step and the place in the batch alone, so neither the other replicas nor a resum
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -62,7 +63,7 @@ class Trainer(TrainState):
         on_epoch: OnEpoch | None = None,
     ) -> tuple[list[dict[str, Any]], float]:
         """Train until the epochs are up or no replica improves any more; history and seconds."""
-        epochs = self.settings.epochs
+        epochs, seconds = self.settings.epochs, self.settings.seconds or math.inf
         history, earlier = checkpoints.restore(self, stopping) if resume else ([], 0.0)
         began = time.perf_counter() - earlier
 
@@ -72,6 +73,8 @@ class Trainer(TrainState):
         with StopSignal().listening() as stop, checkpoints.divergence_explained():
             while len(history) < epochs and not stopping.finished:
                 epoch = len(history)
+                if epoch and time.perf_counter() - began > seconds:
+                    break
                 # Train; a long epoch pauses now and then for a checkpoint.
                 while (log := self.run_epoch(epoch, pause=lambda: stop() or checkpoints.due_within())) is None:
                     save()
@@ -95,6 +98,8 @@ class Trainer(TrainState):
         """Run the epoch from where it stands; None if `pause` asked to stop after one of its steps."""
         plan = Plan.of(self.seeds, epoch, len(self.users), self.steps, self.device)
         self.loss.begin_epoch(epoch)
+        if self.step == 0:
+            self.loss.refresh(self.model, epoch)
         while self.step < self.steps:
             last = min(self.steps, self.step + self.engine.stride)
             self.tally += self.engine.run(plan, self.step, last)
@@ -130,21 +135,25 @@ class Trainer(TrainState):
             user=rows(vectors.users, users),
             positive=rows(vectors.items, positives),
             items=vectors.items,
+            log_q=self.samplers[0].log_probability(negatives) if self.shares else None,
         )
         loss = self.loss(batch) if users.is_cuda else torch.cat([self.loss(one) for one in batch.each()])
         loss.sum().backward()
         self.loss.finish()
         add_gradient(self.model, self.loss, self.l2, users, positives, negatives)
         adam, adam_of_loss = self.optimisers
-        adam.step(self.rates(epoch), (users, torch.cat([positives.unsqueeze(-1), negatives], dim=-1).flatten(1)))
+        adam.step(self.rates(epoch), (users, torch.cat([positives, negatives.flatten(1)], dim=1)))
         adam_of_loss.step(self.rates(epoch))
-        with torch.no_grad():
-            hot = self.hot[negatives].double().mean((1, 2))
-            return torch.stack([loss.detach().double(), hot, self._false_share(users, negatives)])
+        return torch.cat([loss.detach().double().unsqueeze(0), self.shares_of(users, negatives)])
 
     @torch.no_grad()
     def sample(self, vectors: Vectors, users: Tensor, positives: Tensor, own: Tensor, shared: Tensor) -> Tensor:
-        """Negatives int64 [R, B, n] for a batch, from the keys [R] of its own and of its shared draws."""
+        """Negatives int64 [R, B, n] for a batch, from the keys [R] of its own and of its shared draws.
+
+        Where the objective has all positives share them, they are [R, 1, n].
+        """
+        if self.shares:
+            return self.samplers[0].draw_shared(keyed.uniforms(shared, 1, self.negatives))
         seen = self.model.raw() if self.settings.sampler_scores == "raw" else vectors
         first = self.samplers[0]
         batch = Batch(
@@ -159,14 +168,18 @@ class Trainer(TrainState):
         parts = batch.split(len(self.seeds) // len(self.samplers))
         return torch.cat([one.choose(part) for one, part in zip(self.samplers, parts, strict=True)])
 
-    def _false_share(self, users: Tensor, negatives: Tensor) -> Tensor:
-        """The share of negatives that are held-out items of their user."""
+    def shares_of(self, users: Tensor, negatives: Tensor) -> Tensor:
+        """float64 [2, R]: the share of negatives that are hot, and that are held-out items of their user."""
+        hot = self.hot[negatives].double().mean((1, 2))
         held_out = self.held_out_keys
         if held_out is None or not len(held_out):
-            return torch.zeros(len(users), dtype=torch.float64, device=users.device)
+            return torch.stack([hot, torch.zeros_like(hot)])
+        if self.shares:  # one of them for each positive will do
+            place = torch.arange(users.shape[1], device=users.device) % negatives.shape[-1]
+            negatives = negatives[:, 0, place].unsqueeze(-1)
         wanted = users.unsqueeze(-1) * self.train.n_items + negatives
         place = torch.searchsorted(held_out, wanted).clamp_max(len(held_out) - 1)
-        return (held_out[place] == wanted).double().mean((1, 2))
+        return torch.stack([hot, (held_out[place] == wanted).double().mean((1, 2))])
 
     def _check_finite(self, epoch: int) -> None:
         """Raise before a state is evaluated or saved that is no good.

@@ -48,7 +48,7 @@ def assert_close(mine: Trainer, theirs: Trainer) -> None:
 
 
 @pytest.mark.parametrize("encoder", [MF(dim=8), LightGCN(dim=8, layers=2)], ids=["mf", "lightgcn"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [*METHODS, "dns:candidates=20:top=4", "auc-ns:rule=exact:candidates=20:inside=4"])
 def test_the_fast_engines_learn_what_the_plain_one_learns(method: str, encoder: Encoder) -> None:
     """Three epochs, the last batch of each incomplete, the learning rate falling once."""
     how = Settings(batch=64, lr=0.01, milestones=(2,))

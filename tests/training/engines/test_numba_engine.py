@@ -324,7 +324,7 @@ def test_memory_does_not_grow_over_epochs() -> None:
     assert isinstance(engine, NumbaEngine)
 
     def places() -> list[int]:
-        tables = [*engine._bench, *engine._law, *engine._sides[0], *engine._sides[1]]
+        tables = [*engine._bench, *engine._tables, *engine._sides[0], *engine._sides[1]]
         return [table.ctypes.data for table in tables if isinstance(table, np.ndarray)]
 
     before = places()

@@ -24,7 +24,7 @@ from evenhand.samplers.dynamic import DynamicSampler  # noqa: E402
 from evenhand.samplers.group import GroupSampler  # noqa: E402
 from evenhand.samplers.uniform import UniformSampler  # noqa: E402
 from evenhand.training.engines.fused import FusedSteps  # noqa: E402
-from evenhand.training.engines.fused_tables import Table, law_and_rule  # noqa: E402
+from evenhand.training.engines.fused_tables import Table, distribution_and_rule  # noqa: E402
 from evenhand.training.l2 import penalty  # noqa: E402
 from evenhand.utils import keyed  # noqa: E402
 
@@ -139,9 +139,9 @@ class Setup:
             return Table(start.clone(), torch.zeros_like(start), torch.zeros_like(start), clock)
 
         tables = [table(start) for start in self.start]
-        law, rule = law_and_rule(self.bound, self.train)
+        distribution, rule = distribution_and_rule(self.bound, self.train)
         made = FusedSteps(
-            *tables, (self.pair_users, self.pair_items), law, rule, batch=self.batch, steps=self.steps,
+            *tables, (self.pair_users, self.pair_items), distribution, rule, batch=self.batch, steps=self.steps,
             decay=self.decay, l2=self.l2, hot=self.hot, held_out=self.held_out, **options,
         )  # fmt: skip
         made.begin_epoch(self.order, self.own, self.shared, self.rates)

@@ -34,7 +34,7 @@ class Column:
 
     role: str
     """Its name in the result, and the option by which a person names the source's column."""
-    kind: Literal["id", "number", "time", "text"]
+    kind: Literal["id", "number", "time", "text", "any"]
     name: str | None = None
     """Its name in the source, where it must exist; None: optional, a column called `role` is taken."""
     option: str | None = None

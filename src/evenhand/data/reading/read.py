@@ -33,7 +33,7 @@ from evenhand.data.reading.columns import (
 )
 from evenhand.data.reading.files import JSON_ENDINGS, PARQUET_ENDINGS, TEXT_ENDINGS, File, find_files
 from evenhand.data.reading.json_lines import read_json_lines
-from evenhand.data.reading.text_files import load_text
+from evenhand.data.reading.text_files import load_text, text_column_names
 from evenhand.data.reading.values import compacted, encode_ids, to_numbers
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count
@@ -108,24 +108,72 @@ def read_interactions(
     )
 
 
-def read_columns(source: Any, columns: Sequence[Column], *, header: bool | None = None) -> pa.Table:
+def read_columns(
+    source: Any, columns: Sequence[Column], *, header: bool | None = None, strict: bool = True
+) -> pa.Table:
     """The wanted columns of a file or Arrow-speaking table, named by their roles, in the given order.
 
     Ids come dictionary-encoded over their sorted unique values (int64 or string) and are never null;
     numbers and times come as float64, text as strings, null where missing. Optional columns may be absent
     from the result.
-    A text file without a header holds `columns` by position, whatever their names.
+    A text file without a header holds `columns` by position, whatever their names. Unless `strict`, blank ids are
+    null.
     """
     with faults_reported(source_label(source)):
         loaded = _load(source, columns, header)
         kinds = {column.role: column.kind for column in columns}
-        return pa.table({role: _clean(loaded, role, kinds[role]) for role in loaded.names})
+        return pa.table({role: _clean(loaded, role, kinds[role], strict) for role in loaded.names})
 
 
-def _clean(loaded: Loaded, role: str, kind: str) -> Any:
+def read_ids(source: Any, role: str, column: str) -> pa.Array:
+    """The ids in one column, each once, in the order of their first appearance; an empty file holds none."""
+    try:
+        ids = read_columns(source, [Column(role, "id", column)], strict=False)[role]
+    except NoRowsError:
+        return pa.array([], pa.string())
+    return ids.cast(ids.type.value_type).unique().drop_null()
+
+
+def read_table(source: Any, item: str) -> pa.Table:
+    """Every column under its own name, with types as they are found; the ids of the items as everywhere else."""
+    names = column_names(source)
+    columns = [Column(name, "any", name) for name in names if name != item]
+    ids = Column(item, "id", item, option="--item")
+    with faults_reported(source_label(source)):
+        loaded = _load(source, [ids, *columns], None)
+        return pa.table(
+            {
+                item: _clean(loaded, item, "id", strict=False),
+                **{name: loaded.table[name] for name in loaded.table.column_names},
+            }
+        )
+
+
+def column_names(source: Any) -> list[str]:
+    """What the columns of a file, or of the first file of a folder, are called; of standard input nothing is known."""
+    if not isinstance(source, str | os.PathLike):
+        return list(pa.table(source).column_names)
+    if str(source) == "-":
+        return []
+    file = find_files(source if isinstance(source, str) else Path(source))[0]
+    with faults_reported(file.label):
+        if file.ending in PARQUET_ENDINGS or _starts_like_parquet(file):
+            import pyarrow.parquet as pq
+
+            try:
+                with file.open() as content:
+                    return list(pq.read_schema(content).names)
+            except (pa.ArrowException, OSError, UnicodeError) as error:
+                raise InputError(f"{file.label} cannot be read as a parquet file: {first_line_of(error)}.") from None
+        return read_json_lines(file).column_names if file.ending in JSON_ENDINGS else text_column_names(file)
+
+
+def _clean(loaded: Loaded, role: str, kind: str, strict: bool = True) -> Any:
+    if kind == "any":
+        return loaded.table[role]
     if kind == "id":
-        codes, ids = encode_ids(loaded, role)
-        return pa.DictionaryArray.from_arrays(pa.array(codes), ids)
+        codes, ids = encode_ids(loaded, role, strict=strict)
+        return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), ids)
     return to_text(loaded, role) if kind == "text" else to_numbers(loaded, role, kind)
 
 

@@ -85,7 +85,7 @@ class TextFile:
 
 def load_text(file: File, columns: Sequence[Column], header: bool | None) -> Loaded:
     # Titles may be in the Latin alphabet's older encoding; ids must match those of other files, so they may not.
-    latin = any(column.kind == "text" for column in columns)
+    latin = any(column.kind in ("text", "any") for column in columns)
     start, first, encoding = _first_line(file, latin)
     if header is not True and {"user", "item"} <= {c.role for c in columns if c.kind == "id"} and _lists_items(first):
         return _load_item_lines(file)
@@ -97,6 +97,8 @@ def load_text(file: File, columns: Sequence[Column], header: bool | None) -> Loa
         names = [column.role for column in columns][: len(text.fields)]
         chosen = _pick_by_position(columns, text)
     codes, table = _parse(text, chosen, columns, latin)
+    if text.encoding == "utf8" and any(pa.types.is_binary(kind) for kind in table.schema.types):
+        codes, table = _parse(replace(text, encoding="latin1"), chosen, columns, latin)
     return Loaded(
         label=text.label,
         codes=codes,
@@ -106,6 +108,19 @@ def load_text(file: File, columns: Sequence[Column], header: bool | None) -> Loa
         is_text=True,
         header=text.header,
     )
+
+
+def text_column_names(file: File) -> list[str]:
+    """What its columns are called; without a header, by what stands where; nothing where it is empty."""
+    try:
+        start, first, encoding = _first_line(file, latin=True)
+    except NoRowsError:
+        return []
+    if _lists_items(first):
+        return ["user", "item"]
+    text = _survey(file, start, first, encoding, None)
+    by_place = ["user", "item", "rating", "timestamp"][: len(text.fields)]
+    return [name.strip() for name in text.fields] if text.header else by_place
 
 
 def _first_line(file: File, latin: bool) -> tuple[int, str, str]:

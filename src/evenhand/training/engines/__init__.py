@@ -13,7 +13,7 @@ import torch
 
 from evenhand.encoders import MF
 from evenhand.objectives import BPR
-from evenhand.samplers import AUCSampler, DynamicSampler, GroupSampler, PopularitySampler, UniformSampler
+from evenhand.samplers import AUCSampler, DynamicSampler, GroupSampler, PopularitySampler, Sampler, UniformSampler
 from evenhand.samplers.counting import compile_problem
 from evenhand.training.engines.base import Engine, Plan
 
@@ -44,13 +44,24 @@ def _plain(work: Work) -> bool:
     return type(work.encoder) is MF and type(work.objective) is BPR and work.negatives == 1
 
 
+def _known(sampler: Sampler) -> bool:
+    """Whether compiled steps choose as this sampler does."""
+    if isinstance(sampler, AUCSampler) and sampler.rule != "paper":
+        return False
+    return type(sampler) in _COMPILED and not (isinstance(sampler, DynamicSampler) and sampler.top > 1)
+
+
 def _numba_serves(work: Work) -> bool:
-    return work.device == "cpu" and _plain(work) and type(work.sampler) in _COMPILED
+    return work.device == "cpu" and _plain(work) and _known(work.sampler)
+
+
+def _rows_serve(work: Work) -> bool:
+    return work.device == "cpu" and type(work.encoder) is MF and work.objective.shares_negatives
 
 
 def _triton_serves(work: Work) -> bool:
     stateless = not (isinstance(work.sampler, AUCSampler) and work.sampler.alpha == "auto")
-    return work.device == "cuda" and _plain(work) and type(work.sampler) in _COMPILED and stateless
+    return work.device == "cuda" and _plain(work) and _known(work.sampler) and stateless
 
 
 def _graph_serves(work: Work) -> bool:
@@ -76,6 +87,7 @@ def _triton_works() -> bool:
 
 ENGINES = {
     "numba": Kind("numba_engine", "NumbaEngine", _numba_serves, _openmp_works),
+    "rows": Kind("rows_engine", "RowsEngine", _rows_serve, _openmp_works),
     "triton": Kind("triton_engine", "TritonEngine", _triton_serves, _triton_works),
     "graph": Kind("graph_engine", "GraphEngine", _graph_serves),
     "torch": Kind("torch_engine", "TorchEngine", lambda work: True),

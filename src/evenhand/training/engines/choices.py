@@ -37,7 +37,7 @@ FAST = {"contract", "reassoc", "nsz", "arcp", "afn"}
 
 
 class Weighted(NamedTuple):
-    """A law over unobserved items with a weight each (PNS); empty sums mean that all are alike (RNS)."""
+    """A distribution over unobserved items with a weight each (PNS); empty sums mean that all are alike (RNS)."""
 
     indptr: np.ndarray
     items: np.ndarray
@@ -50,7 +50,7 @@ class Weighted(NamedTuple):
 
 
 class Grouped(NamedTuple):
-    """A law that first picks a group (FairStatic); rows are in the order of the groups."""
+    """A distribution that first picks a group (FairStatic); rows are in the order of the groups."""
 
     indptr: np.ndarray
     items: np.ndarray
@@ -65,7 +65,7 @@ class Grouped(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """A uniform law of which several candidates are drawn, the highest score wins (DNS)."""
+    """A uniform distribution of which several candidates are drawn, the highest score wins (DNS)."""
 
     indptr: np.ndarray
     items: np.ndarray
@@ -74,7 +74,7 @@ class Pool(NamedTuple):
 
 
 class Optimal(NamedTuple):
-    """A uniform law of which the candidate with the largest gain wins (AUC-NS)."""
+    """A uniform distribution of which the candidate with the largest gain wins (AUC-NS)."""
 
     indptr: np.ndarray
     items: np.ndarray
@@ -119,44 +119,46 @@ def dot(users: Any, user: Any, items: Any, item: Any, r: Any) -> Any:
 
 @compiled(error_model="numpy", parallel=True)
 def choose_weighted(
-    law: Any, size: Any, begin: Any, step: Any, order: Any, own: Any, shared: Any, of: Any, users: Any,
+    tables: Any, size: Any, begin: Any, step: Any, order: Any, own: Any, shared: Any, of: Any, users: Any,
     items: Any, negatives: Any,
 ) -> None:  # fmt: skip
     for task in prange(order.shape[0] * size):
         r, b = task // size, task % size
         user = of[order[r, begin + b]]
-        place = scaled(uniform(own[r, step], b), law.mass[user])
-        if len(law.before_item):
-            negatives[r, b] = free_item_by_weight(law.indptr, law.items, law.before_item, law.before_pair, user, place)
+        place = scaled(uniform(own[r, step], b), tables.mass[user])
+        if len(tables.before_item):
+            negatives[r, b] = free_item_by_weight(
+                tables.indptr, tables.items, tables.before_item, tables.before_pair, user, place
+            )
         else:
-            negatives[r, b] = free_item(law.indptr, law.items, user, place)
+            negatives[r, b] = free_item(tables.indptr, tables.items, user, place)
 
 
 @compiled(error_model="numpy", parallel=True)
 def choose_grouped(
-    law: Any, size: Any, begin: Any, step: Any, order: Any, own: Any, shared: Any, of: Any, users: Any,
+    tables: Any, size: Any, begin: Any, step: Any, order: Any, own: Any, shared: Any, of: Any, users: Any,
     items: Any, negatives: Any,
 ) -> None:  # fmt: skip
     for task in prange(order.shape[0] * size):
         r, b = task // size, task % size
         user = of[order[r, begin + b]]
         which, where = uniform(own[r, step], 2 * b), uniform(own[r, step], 2 * b + 1)
-        place = group_and_place(law.choice, law.begin, law.left, user, which, where)
-        negatives[r, b] = law.item_at[free_item(law.indptr, law.items, user, place)]
+        place = group_and_place(tables.choice, tables.begin, tables.left, user, which, where)
+        negatives[r, b] = tables.item_at[free_item(tables.indptr, tables.items, user, place)]
 
 
 @compiled(error_model="numpy", parallel=True, fastmath=FAST)
 def choose_highest(
-    law: Any, size: Any, begin: Any, step: Any, order: Any, own: Any, shared: Any, of: Any, users: Any,
+    tables: Any, size: Any, begin: Any, step: Any, order: Any, own: Any, shared: Any, of: Any, users: Any,
     items: Any, negatives: Any,
 ) -> None:  # fmt: skip
     for task in prange(order.shape[0] * size):
         r, b = task // size, task % size
         user = of[order[r, begin + b]]
         best, value = np.int64(-1), np.float32(0)
-        for m in range(law.candidates):
-            place = scaled(uniform(own[r, step], b * law.candidates + m), law.mass[user])
-            item = free_item(law.indptr, law.items, user, place)
+        for m in range(tables.candidates):
+            place = scaled(uniform(own[r, step], b * tables.candidates + m), tables.mass[user])
+            item = free_item(tables.indptr, tables.items, user, place)
             score = dot(users, user, items, item, r)
             if best < 0 or score > value:
                 best, value = item, score
@@ -165,24 +167,24 @@ def choose_highest(
 
 @compiled(error_model="numpy", parallel=True, fastmath=FAST)
 def choose_optimal(
-    law: Any, size: Any, begin: Any, step: Any, order: Any, own: Any, shared: Any, of: Any, users: Any,
+    tables: Any, size: Any, begin: Any, step: Any, order: Any, own: Any, shared: Any, of: Any, users: Any,
     items: Any, negatives: Any,
 ) -> None:  # fmt: skip
-    replicas, n = order.shape[0], law.beside.shape[2]
-    for task in prange(replicas * n if law.draws == 0 else replicas):
-        if law.draws == 0:
-            _put_beside(law.beside, items, task // n, task % n, task % n)
+    replicas, n = order.shape[0], tables.beside.shape[2]
+    for task in prange(replicas * n if tables.draws == 0 else replicas):
+        if tables.draws == 0:
+            _put_beside(tables.beside, items, task // n, task % n, task % n)
         else:
-            _share_sample(law.beside, law.drawn, items, task, shared[task, step])
+            _share_sample(tables.beside, tables.drawn, items, task, shared[task, step])
     blocks = (size + BLOCK - 1) // BLOCK
     for task in prange(replicas * blocks):
         _choose_block(
             task // blocks, (task % blocks) * BLOCK, get_thread_id(), size, begin, order, of, users, items,
-            negatives, own[task // blocks, step], law.indptr, law.items, law.mass, law.candidates, law.probes,
-            law.draws, law.alpha, law.gamma, law.prior, law.beside, law.drawn, law.everything, law.vectors,
-            law.seen, law.base, law.grown, law.won,
+            negatives, own[task // blocks, step], tables.indptr, tables.items, tables.mass, tables.candidates,
+            tables.probes, tables.draws, tables.alpha, tables.gamma, tables.prior, tables.beside, tables.drawn,
+            tables.everything, tables.vectors, tables.seen, tables.base, tables.grown, tables.won,
         )  # fmt: skip
-    _follow(law.alpha, law.auto, law.won, size, law.probes)
+    _follow(tables.alpha, tables.auto, tables.won, size, tables.probes)
 
 
 @compiled(error_model="numpy")

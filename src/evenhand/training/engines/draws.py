@@ -1,7 +1,7 @@
 """Keyed random numbers and draws of unobserved items, compiled: the same numbers as in torch.
 
-Twins of `evenhand.utils.keyed` and of the laws in `evenhand.samplers`: given a key they draw the same items. Like
-all compiled code here they take whole arrays and indices: a slice in a hot trainer is an object to be counted.
+Twins of `evenhand.utils.keyed` and of the distributions in `evenhand.samplers`: given a key they draw the same items.
+Like all compiled code here they take whole arrays and indices: a slice in a hot loop is an object to be counted.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def scaled(number: Any, size: Any) -> Any:
 
 @compiled(error_model="numpy")
 def free_item(indptr: Any, items: Any, user: Any, place: Any) -> Any:
-    """The item at `place` among those the user has not touched.
+    """The item at `place` among those the user has not seen.
 
     Of a row of own items, entry j lies behind items[j] - j free ones: a binary search without branches.
     """
@@ -127,7 +127,7 @@ def free_item_by_weight(indptr: Any, items: Any, before_item: Any, before_pair: 
 
 @compiled(error_model="numpy")
 def group_and_place(choice: Any, begin: Any, left: Any, user: Any, which: Any, where: Any) -> Any:
-    """A group by its share, and a place among the group's items that the user has not touched."""
+    """A group by its share, and a place among the group's items that the user has not seen."""
     point = which * (1 - 2**-52) * choice[user, choice.shape[1] - 1]
     group = 0
     while choice[user, group] <= point:

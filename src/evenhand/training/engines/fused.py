@@ -16,7 +16,7 @@ from torch import Tensor
 from evenhand.training.engines.base import recording
 from evenhand.training.engines.fused_tables import (
     LAST,
-    Law,
+    Distribution,
     Rule,
     Shape,
     Table,
@@ -42,7 +42,7 @@ class FusedSteps:
         users: Table,
         items: Table,
         pairs: tuple[Tensor, Tensor],
-        law: Law,
+        distribution: Distribution,
         rule: Rule,
         *,
         batch: int,
@@ -108,7 +108,7 @@ class FusedSteps:
         self._tally = new(3, self.replicas, dtype=torch.float64)
         self._graphs: dict[int, Any] = {}
         self._at = 0
-        self._launch_first = self._first_launch(law, rule, hot, held_out)
+        self._launch_first = self._first_launch(distribution, rule, hot, held_out)
         self._launch_shared = self._shared_launch() if rule.draws else lambda: None
         self._launch_second = self._touched_launch() if self.lazy else self._dense_launch()
 
@@ -160,16 +160,33 @@ class FusedSteps:
             self._launch(n)
         return graph
 
-    def _first_launch(self, law: Law, rule: Rule, hot: Tensor, held_out: Tensor | None) -> Callable[[], None]:
+    def _first_launch(
+        self, distribution: Distribution, rule: Rule, hot: Tensor, held_out: Tensor | None
+    ) -> Callable[[], None]:
         none, shape = self._nothing, self._shape
         kinds = ("uniform", "weighted", "grouped"), ("fixed", "hardest", "auc")
-        groups = 1 if law.choice is None else law.choice.shape[1]
+        groups = 1 if distribution.choice is None else distribution.choice.shape[1]
         held = held_out is not None and len(held_out) > 0
         tensors = [
             *(self._users.rows, self._items.rows, *self._gradients, self._order, *self._pairs),
             *(self._own, self._step_at, self._taken, self._across, self._drawn),
-            *(law.indptr, law.items, gaps(law), law.mass, law.before_item, law.before_pair),
-            *(law.choice, law.begin, law.left, law.item_at, rule.alpha, rule.gamma, rule.prior),
+            *(
+                distribution.indptr,
+                distribution.items,
+                gaps(distribution),
+                distribution.mass,
+                distribution.before_item,
+                distribution.before_pair,
+            ),
+            *(
+                distribution.choice,
+                distribution.begin,
+                distribution.left,
+                distribution.item_at,
+                rule.alpha,
+                rule.gamma,
+                rule.prior,
+            ),
             *(hot.view(torch.uint8), held_out if held else None, self._rows_of(held_out) if held else None),
             *(self._l2, self.touched, self._parts),
         ]
@@ -180,7 +197,7 @@ class FusedSteps:
         def launch() -> None:
             kernel(
                 *tensors, *numbers, groups, self._blocks, self._pitch,
-                LAW=kinds[0].index(law.kind), CHOICE=kinds[1].index(rule.kind), M=rule.candidates,
+                DRAWN=kinds[0].index(distribution.kind), CHOICE=kinds[1].index(rule.kind), M=rule.candidates,
                 K=rule.probes, DRAWS=rule.draws, GROUPS=power(groups), EXACT=self._exact, HELD=held,
                 BB=shape.positives, D=self._width, W=power(rule.candidates + 2 * rule.probes),
                 PART=shape.part, CHUNK=shape.chunk, num_warps=shape.warps, maxnreg=shape.registers,

@@ -1,4 +1,4 @@
-"""What the fused steps look up: tables, the law of the draws, the rule of the choice, and tile sizes."""
+"""What the fused steps look up: tables, the distribution of the draws, the rule of the choice, and tile sizes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ LAST = 20_000
 """From so many steps on, Adam's bias corrections are 1 in float32."""
 
 
-class Law(NamedTuple):
-    """What a draw may look up, on the device; what a kind of law does not need is None."""
+class Distribution(NamedTuple):
+    """What a draw may look up, on the device; what a kind of distribution does not need is None."""
 
     kind: Literal["uniform", "weighted", "grouped"]
     indptr: Tensor
-    """int64 [n_users + 1]: rows of the users' own items, in the law's order of the items."""
+    """int64 [n_users + 1]: rows of the users' own items, in the distribution's order of the items."""
     items: Tensor
     """int32 [n_pairs], ascending within a row; places in the order of the groups where it is grouped."""
     mass: Tensor | None = None
@@ -43,13 +43,13 @@ class Law(NamedTuple):
     left: Tensor | None = None
     """int64 [n_users, G]: how many of them there are."""
     item_at: Tensor | None = None
-    """int64 [n_items]: the item at each place of the law's order."""
+    """int64 [n_items]: the item at each place of the distribution's order."""
 
 
 class Rule(NamedTuple):
     """How one of the drawn items is chosen: as drawn, by score (DNS), or by AUC-NS.
 
-    The last two need a uniform law.
+    The last two need a uniform distribution.
     """
 
     kind: Literal["fixed", "hardest", "auc"] = "fixed"
@@ -108,33 +108,40 @@ def shape_for(dim: int, rule: Rule) -> Shape:
     return Shape(positives, part, chunk=16, warps=max(1, length // 128))
 
 
-def law_and_rule(sampler: BoundSampler, train: Interactions) -> tuple[Law, Rule]:
+def distribution_and_rule(sampler: BoundSampler, train: Interactions) -> tuple[Distribution, Rule]:
     """What a bound sampler of the paper's does, as tables; it must be bound for all replicas at once."""
     rows = sampler.regrouped if isinstance(sampler, GroupBound) else train
     indptr, items = (torch.from_numpy(array).to(sampler.device) for array in (rows.indptr, rows.items))
     if isinstance(sampler, GroupBound):
         tables = (sampler.choice, sampler.begin, sampler.left, sampler.item_at)
-        return Law("grouped", indptr, items, None, None, None, *tables), Rule()
-    if isinstance(sampler, StaticBound) and sampler.law.before_item is not None:
-        return Law(
-            "weighted", indptr, items, sampler.law.mass, sampler.law.before_item, sampler.law.before_pair
+        return Distribution("grouped", indptr, items, None, None, None, *tables), Rule()
+    if isinstance(sampler, StaticBound) and sampler.distribution.before_item is not None:
+        return Distribution(
+            "weighted",
+            indptr,
+            items,
+            sampler.distribution.mass,
+            sampler.distribution.before_item,
+            sampler.distribution.before_pair,
         ), Rule()
-    law = Law("uniform", indptr, items)
+    distribution = Distribution("uniform", indptr, items)
     if isinstance(sampler, DynamicBound):
-        return law, Rule("hardest", sampler.candidates)
+        return distribution, Rule("hardest", sampler.candidates)
     if isinstance(sampler, AUCBound):
         numbers = (sampler.alpha, sampler.gamma.flatten(), sampler.prior)
-        return law, Rule("auc", sampler.candidates, sampler.probes, sampler.shared_width, *numbers)
+        return distribution, Rule("auc", sampler.candidates, sampler.probes, sampler.shared_width, *numbers)
     assert isinstance(sampler, StaticBound)
-    return law, Rule()
+    return distribution, Rule()
 
 
-def gaps(law: Law) -> Tensor:
+def gaps(distribution: Distribution) -> Tensor:
     """What the search in a user's row compares with: item indices, or the weight left before each of them."""
-    if law.before_item is None or law.before_pair is None:
-        return law.items
-    start = torch.repeat_interleave(law.indptr[:-1], law.indptr.diff())
-    return law.before_item[law.items.long()] - (law.before_pair[:-1] - law.before_pair[start])
+    if distribution.before_item is None or distribution.before_pair is None:
+        return distribution.items
+    start = torch.repeat_interleave(distribution.indptr[:-1], distribution.indptr.diff())
+    return distribution.before_item[distribution.items.long()] - (
+        distribution.before_pair[:-1] - distribution.before_pair[start]
+    )
 
 
 def corrections(beta: float, root: float) -> Tensor:

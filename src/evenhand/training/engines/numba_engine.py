@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numba
@@ -52,7 +54,7 @@ _POSITIVES_A_STRIDE = 2**15
 """About a twentieth of a second of work between two looks at the clock."""
 
 _MOVES = np.arange(1, 20_001)
-_CORRECTIONS = tuple(np.append(np.inf, (1 - beta**_MOVES) ** -power) for beta, power in ((0.9, 1), (0.999, 0.5)))
+CORRECTIONS = tuple(np.append(np.inf, (1 - beta**_MOVES) ** -power) for beta, power in ((0.9, 1), (0.999, 0.5)))
 
 
 class NumbaEngine(Engine):
@@ -60,9 +62,6 @@ class NumbaEngine(Engine):
 
     def __init__(self, trainer: Trainer) -> None:
         super().__init__(trainer)
-        threads = torch.get_num_threads()
-        numba.set_num_threads(1)  # starts numba's threads, and with them sets the number of torch's
-        torch.set_num_threads(threads)
         self.stride = max(1, _POSITIVES_A_STRIDE // (trainer.settings.batch * len(trainer.seeds)))
         draws = trainer.settings.batch * len(trainer.seeds) * trainer.samplers[0].width(1)
         self._threads = _threads() if draws >= _WORTH_SHARING else 1
@@ -74,8 +73,8 @@ class NumbaEngine(Engine):
             held=np.zeros(train.n_users + 1, dtype=np.int64) if held is None else held.indptr,
             held_items=train.items[:0] if held is None else held.items,
         )
-        self._choose, self._law = _choice(trainer)
-        self._sides = [_side(trainer, number) for number in (0, 1)]
+        self._choose, self._tables = _choice(trainer)
+        self._sides = [one_side(trainer, number, number * trainer.settings.batch) for number in (0, 1)]
         replicas, batch = len(trainer.seeds), min(trainer.settings.batch, len(trainer.users))
         self._bench = Bench(
             negatives=np.zeros((replicas, batch), dtype=np.int64),
@@ -85,8 +84,7 @@ class NumbaEngine(Engine):
         )
 
     def run(self, plan: Plan, first: int, last: int) -> Tensor:
-        with _ONE_AT_A_TIME:
-            _used[:] = [True]
+        with compiled_code():
             return self._run(plan, first, last)
 
     def _run(self, plan: Plan, first: int, last: int) -> Tensor:
@@ -97,16 +95,16 @@ class NumbaEngine(Engine):
         numba.set_num_threads(threads)
         own_numbers = (trainer.rates(plan.epoch), adam.decay, trainer.l2)
         lr, decay, l2 = (np.array(values, dtype=np.float64) for values in own_numbers)
-        users, items = (_table(adam, side, self._sides[side]) for side in (0, 1))
+        users, items = (table_of(adam, side, self._sides[side]) for side in (0, 1))
         order, done = plan.order.numpy(), int(adam.steps[0])
         own, shared = (keys.numpy().view(np.uint64) for keys in (plan.own, plan.shared))
         self._read_alpha()
-        moves = Moves(lr, decay, l2, *_CORRECTIONS)
+        moves = Moves(lr, decay, l2, *CORRECTIONS)
         for step in range(first, last):
             begin = step * trainer.settings.batch
             size = min(trainer.settings.batch, order.shape[1] - begin)
             self._choose(
-                self._law,
+                self._tables,
                 size,
                 begin,
                 step,
@@ -125,34 +123,46 @@ class NumbaEngine(Engine):
         return torch.from_numpy(tally)
 
     def _read_alpha(self) -> None:
-        if isinstance(self._law, Optimal):
-            self._law.alpha[:] = [float(one.diagnostics()["alpha"]) for one in self.trainer.samplers]
+        if isinstance(self._tables, Optimal):
+            self._tables.alpha[:] = [float(one.diagnostics()["alpha"]) for one in self.trainer.samplers]
 
     def _write_alpha(self) -> None:
-        if isinstance(self._law, Optimal):
-            for sampler, alpha in zip(self.trainer.samplers, self._law.alpha.tolist(), strict=True):
+        if isinstance(self._tables, Optimal):
+            for sampler, alpha in zip(self.trainer.samplers, self._tables.alpha.tolist(), strict=True):
                 sampler.load_state({"alpha": torch.tensor([alpha])} if sampler.state() else {})
 
 
-def _side(trainer: Trainer, number: int) -> tuple[np.ndarray, ...]:
-    """Slots, gradients, touched rows and how often each is drawn, of one table."""
+@contextmanager
+def compiled_code() -> Iterator[None]:
+    """Held while compiled code runs; afterwards torch has as many threads as before."""
+    with _ONE_AT_A_TIME:
+        if not _used:
+            threads = torch.get_num_threads()
+            numba.set_num_threads(1)  # starts numba's threads, and with them sets the number of torch's
+            torch.set_num_threads(threads)
+        _used[:] = [True]
+        yield
+
+
+def one_side(trainer: Trainer, number: int, negatives: int) -> tuple[np.ndarray, ...]:
+    """Slots, gradients, rows of the batch and how often each is drawn, of one table."""
     replicas, n, dim = trainer.optimisers[0].parameters[number].shape
-    most = min(n, (1 + number) * trainer.settings.batch)
+    most = min(n, trainer.settings.batch + negatives)
     return (
         np.full((replicas, n), -1, dtype=np.int32),
         np.zeros((replicas, most, dim), dtype=np.float32),
         np.zeros((replicas, most), dtype=np.int32),
-        np.zeros((replicas, most), dtype=np.int32),
+        np.zeros((replicas, most), dtype=np.float32),
     )
 
 
-def _table(adam: Adam, number: int, side: tuple[np.ndarray, ...]) -> Table:
+def table_of(adam: Adam, number: int, side: tuple[np.ndarray, ...]) -> Table:
     slot, gradient, touched, times = side
     return Table(
         rows=adam.parameters[number].detach().numpy(),
         mean=adam.mean[number].numpy(),
         square=adam.square[number].numpy(),
-        clock=adam.clocks[number].numpy() if adam.lazy else np.empty((0, 0), dtype=np.int32),
+        clock=adam.clocks[number].numpy() if adam.lazy else np.empty((len(slot), 0), dtype=np.int32),
         slot=slot,
         gradient=gradient,
         touched=touched,
@@ -166,7 +176,7 @@ def _choice(trainer: Trainer) -> tuple[Any, Weighted | Grouped | Pool | Optimal]
     if isinstance(sampler, AUCBound):
         return choose_optimal, _optimal(trainer, sampler)
     if isinstance(sampler, DynamicBound):
-        mass = sampler.law.mass.numpy()
+        mass = sampler.distribution.mass.numpy()
         return choose_highest, Pool(train.indptr, train.items, mass, sampler.candidates)
     if isinstance(sampler, GroupBound):
         choice, begin, left, item_at = (
@@ -175,11 +185,11 @@ def _choice(trainer: Trainer) -> tuple[Any, Weighted | Grouped | Pool | Optimal]
         rows = sampler.regrouped
         return choose_grouped, Grouped(rows.indptr, rows.items, choice, begin, left, item_at)
     assert isinstance(sampler, StaticBound)
-    law, nothing = sampler.law, np.empty(0, dtype=np.int64)
+    distribution, nothing = sampler.distribution, np.empty(0, dtype=np.int64)
     before_item, before_pair = (
-        nothing if table is None else table.numpy() for table in (law.before_item, law.before_pair)
+        nothing if table is None else table.numpy() for table in (distribution.before_item, distribution.before_pair)
     )
-    mass = law.mass.numpy()
+    mass = distribution.mass.numpy()
     return choose_weighted, Weighted(train.indptr, train.items, mass, before_item, before_pair)
 
 
@@ -191,7 +201,7 @@ def _optimal(trainer: Trainer, first: AUCBound) -> Optimal:
     return Optimal(
         indptr=trainer.train.indptr,
         items=trainer.train.items,
-        mass=first.law.mass.numpy(),
+        mass=first.distribution.mass.numpy(),
         candidates=first.candidates,
         probes=first.probes,
         draws=first.shared_width,

@@ -52,7 +52,7 @@ class Table(NamedTuple):
     touched: np.ndarray
     """int32 [R, most touched rows]: the row of each slot."""
     times: np.ndarray
-    """int32 [R, most touched rows]: how often the batch drew it."""
+    """float32 [R, most touched rows]: how often the batch drew it; shared negatives count by share."""
 
 
 class Moves(NamedTuple):
@@ -104,21 +104,27 @@ def learn(
             bench.slopes, bench.used, users.rows, users.slot, users.gradient, items.rows, items.slot,
             items.gradient,
         )  # fmt: skip
-    lazy = users.clock.size > 0
-    of_users = bench.used[0].max() if lazy else users.rows.shape[1]
-    of_items = bench.used[1].max() if lazy else items.rows.shape[1]
+    _move(size, users, items, moves, bench.used, step)
+
+
+@compiled(error_model="numpy", parallel=True)
+def _move(size: Any, users: Any, items: Any, moves: Any, used: Any, step: Any) -> None:
+    """Adam on both tables."""
+    replicas, lazy = used.shape[1], users.clock.size > 0
+    of_users = used[0].max() if lazy else users.rows.shape[1]
+    of_items = used[1].max() if lazy else items.rows.shape[1]
     mine = (of_users + _ROWS - 1) // _ROWS
     stretches = mine + (of_items + _ROWS - 1) // _ROWS
     for task in prange(replicas * stretches):
         r, stretch = task // stretches, task % stretches
         if stretch < mine:
             _move_stretch(
-                r, stretch * _ROWS, bench.used[0, r], lazy, step, size, users.rows, users.mean, users.square,
+                r, stretch * _ROWS, used[0, r], lazy, step, size, users.rows, users.mean, users.square,
                 users.clock, users.slot, users.gradient, users.touched, users.times, moves,
             )  # fmt: skip
         else:
             _move_stretch(
-                r, (stretch - mine) * _ROWS, bench.used[1, r], lazy, step, size, items.rows, items.mean,
+                r, (stretch - mine) * _ROWS, used[1, r], lazy, step, size, items.rows, items.mean,
                 items.square, items.clock, items.slot, items.gradient, items.touched, items.times, moves,
             )  # fmt: skip
 
@@ -147,6 +153,7 @@ def _sum_up(
     item_touched: Any, item_times: Any, used: Any, tally: Any,
 ) -> None:  # fmt: skip
     """Tell what the batch did, and give every row that it touched a place for its gradient."""
+    one = np.float32(1)
     loss, hots, false = 0.0, 0, 0
     of_users, of_items = 0, 0
     for b in range(size):
@@ -155,9 +162,9 @@ def _sum_up(
         loss += losses[r, b]
         hots += hot[negative]
         false += holds(held, held_items, user, negative)
-        of_users = _give_slot(user_slot, user_touched, user_times, r, user, of_users)
-        of_items = _give_slot(item_slot, item_touched, item_times, r, positives[pair], of_items)
-        of_items = _give_slot(item_slot, item_touched, item_times, r, negative, of_items)
+        of_users = _give_slot(user_slot, user_touched, user_times, r, user, of_users, one)
+        of_items = _give_slot(item_slot, item_touched, item_times, r, positives[pair], of_items, one)
+        of_items = _give_slot(item_slot, item_touched, item_times, r, negative, of_items, one)
     tally[0, r] += loss / size
     tally[1, r] += hots / size
     tally[2, r] += false / size
@@ -165,13 +172,13 @@ def _sum_up(
 
 
 @compiled(error_model="numpy")
-def _give_slot(slot: Any, touched: Any, times: Any, r: Any, row: Any, used: Any) -> Any:
+def _give_slot(slot: Any, touched: Any, times: Any, r: Any, row: Any, used: Any, weight: Any) -> Any:
     if slot[r, row] >= 0:
-        times[r, slot[r, row]] += 1
+        times[r, slot[r, row]] += weight
         return used
     slot[r, row] = used
     touched[r, used] = row
-    times[r, used] = 1
+    times[r, used] = weight
     return used + 1
 
 
@@ -241,3 +248,49 @@ def _move_stretch(
             s = square[r, row, k] + smaller * (g * g - square[r, row, k])
             mean[r, row, k], square[r, row, k] = m, s
             rows[r, row, k] -= rate * m / (np.sqrt(s) * scale + tiny)
+
+
+@compiled(error_model="numpy", parallel=True)
+def move_rows(
+    parts: Any, of: Any, positives: Any, negatives: Any, user: Any, positive: Any, negative: Any, users: Any,
+    items: Any, moves: Any, used: Any, step: Any,
+) -> None:  # fmt: skip
+    """Adam on one replica from the gradients of its rows: user and positive [B, d], shared negatives [n, d]."""
+    _place_rows(
+        of, positives, negatives, users.slot, users.touched, users.times, items.slot, items.touched, items.times, used
+    )
+    for part in prange(parts):
+        _add_rows(part, parts, used[0, 0], of, user, users.slot, users.gradient, True)
+        _add_rows(part, parts, used[1, 0], positives, positive, items.slot, items.gradient, True)
+        _add_rows(part, parts, used[1, 0], negatives, negative, items.slot, items.gradient, False)
+    _move(len(of), users, items, moves, used, step)
+
+
+@compiled(error_model="numpy")
+def _place_rows(
+    of: Any, positives: Any, negatives: Any, user_slot: Any, user_touched: Any, user_times: Any, item_slot: Any,
+    item_touched: Any, item_times: Any, used: Any,
+) -> None:  # fmt: skip
+    """Give every row of the batch a place for its gradient; the shared negatives weigh as much as the positives."""
+    one, share = np.float32(1), np.float32(len(of) / len(negatives))
+    of_users, of_items = 0, 0
+    for b in range(len(of)):
+        of_users = _give_slot(user_slot, user_touched, user_times, 0, of[b], of_users, one)
+        of_items = _give_slot(item_slot, item_touched, item_times, 0, positives[b], of_items, one)
+    for j in range(len(negatives)):
+        of_items = _give_slot(item_slot, item_touched, item_times, 0, negatives[j], of_items, share)
+    used[0, 0], used[1, 0] = of_users, of_items
+
+
+@compiled(error_model="numpy", fastmath=FAST)
+def _add_rows(part: Any, parts: Any, used: Any, drawn: Any, found: Any, slots: Any, gradient: Any, anew: Any) -> None:
+    """Sum the gradients of the rows in every `parts`-th slot, in the order of the batch."""
+    if anew:
+        for slot in range(part, used, parts):
+            for k in range(gradient.shape[2]):
+                gradient[0, slot, k] = 0
+    for b in range(len(drawn)):
+        slot = slots[0, drawn[b]]
+        if slot % parts == part:
+            for k in range(found.shape[1]):
+                gradient[0, slot, k] += found[b, k]

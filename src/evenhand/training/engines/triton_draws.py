@@ -1,7 +1,7 @@
 # mypy: disable-error-code="no-untyped-def"
 """Keyed random numbers and draws of unobserved items in Triton: the same numbers as in torch.
 
-Twins of `evenhand.utils.keyed` and of the laws in `evenhand.samplers`; given a key they draw the same items.
+Twins of `evenhand.utils.keyed` and of the distributions in `evenhand.samplers`; given a key they draw the same items.
 Importing this module needs Triton.
 """
 
@@ -14,7 +14,7 @@ _SECOND = tl.constexpr(0x94D049BB133111EB)
 _FRACTION = tl.constexpr(2.0**-53)
 
 UNIFORM, WEIGHTED, GROUPED = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
-"""Which law the items come from."""
+"""Which distribution the items come from."""
 
 
 @triton.jit
@@ -66,13 +66,13 @@ def count_up_to(values, start, count, bound, strides: tl.constexpr):
 def draw_fixed(
     key, b, u, start, count, live, n_items, n_groups,
     gaps, mass, before_item, before_pair, choice, begin, left, item_at,
-    LAW: tl.constexpr, GROUPS: tl.constexpr,
+    DRAWN: tl.constexpr, GROUPS: tl.constexpr,
 ):  # fmt: skip
-    """One item for each position b from a law that does not look at scores."""
-    if LAW == UNIFORM:
+    """One item for each position b from a distribution that does not look at scores."""
+    if DRAWN == UNIFORM:
         place = scaled(uniform(key, b), n_items - count).to(tl.int32)
         return place + count_up_to(gaps, start, count, place, True)
-    elif LAW == WEIGHTED:  # noqa: RET505 (Triton must not see the branches of other laws)
+    elif DRAWN == WEIGHTED:  # noqa: RET505 (Triton must not see the branches of other distributions)
         place = scaled(uniform(key, b), tl.load(mass + u, mask=live, other=1))
         passed = count_up_to(gaps, start, count.to(tl.int64), place, False)
         cut = tl.load(before_pair + start + passed, mask=live, other=0)

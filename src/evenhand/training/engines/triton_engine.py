@@ -8,7 +8,7 @@ from torch import Tensor
 
 from evenhand.training.engines.base import Engine, Plan
 from evenhand.training.engines.fused import FusedSteps
-from evenhand.training.engines.fused_tables import Table, law_and_rule
+from evenhand.training.engines.fused_tables import Table, distribution_and_rule
 
 if TYPE_CHECKING:
     from evenhand.training.adam import Adam
@@ -52,7 +52,7 @@ class TritonEngine(Engine):
             users,
             items,
             (trainer.users, trainer.items),
-            *law_and_rule(trainer.samplers[0], trainer.train),
+            *distribution_and_rule(trainer.samplers[0], trainer.train),
             batch=trainer.settings.batch,
             steps=trainer.steps,
             decay=adam.decay,

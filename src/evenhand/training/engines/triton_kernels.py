@@ -180,7 +180,7 @@ def learn(
     across, drawn, indptr, row_items, gaps, mass, before_item, before_pair, choice, begin, left, item_at,
     alpha, gamma, prior, hot, held, held_at, l2, touched, parts,
     n_pairs, n_users, n_items, dim, steps, batch, n_groups, blocks, pitch,
-    LAW: tl.constexpr, CHOICE: tl.constexpr, M: tl.constexpr, K: tl.constexpr, DRAWS: tl.constexpr,
+    DRAWN: tl.constexpr, CHOICE: tl.constexpr, M: tl.constexpr, K: tl.constexpr, DRAWS: tl.constexpr,
     GROUPS: tl.constexpr, EXACT: tl.constexpr, HELD: tl.constexpr,
     BB: tl.constexpr, D: tl.constexpr, W: tl.constexpr, PART: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
@@ -210,7 +210,7 @@ def learn(
     if CHOICE == FIXED:
         negative = draw_fixed(
             own_key, b, u, start, count, live, n_items, n_groups,
-            gaps, mass, before_item, before_pair, choice, begin, left, item_at, LAW, GROUPS,
+            gaps, mass, before_item, before_pair, choice, begin, left, item_at, DRAWN, GROUPS,
         )  # fmt: skip
     else:
         negative = _choose(

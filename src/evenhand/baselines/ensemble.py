@@ -1,0 +1,147 @@
+"""How much each part of a blend counts, found on users with held-out items.
+
+A weight is chosen by what it does to the lists: NDCG@20 over the users, not the likelihood of a stand-in. Only items
+that some part would list matter, so a few hundred scores per user are kept, whatever the size of the catalogue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evenhand.data.csr import gather_rows
+from evenhand.data.interactions import Interactions
+from evenhand.models.base import Model
+from evenhand.models.blend_model import scaled
+
+K = 20
+"""The cutoff at which lists are compared."""
+MOST_USERS = 4000
+"""Users on whom weights are found; more do not change them."""
+_DEPTH = 60
+"""Items that each part puts forward for a user."""
+_CHUNK_CELLS = 2**25
+_STEPS = (0.2, 0.1, 0.05)
+"""How far a weight moves at once, relative to the sum of all of them: coarse steps first."""
+_ROUNDS = 40
+_TIE = 1e-3
+"""What NDCG counts for among lists that are all beyond the limit on exposure."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shortlists:
+    """The items that any part would list, for some users, with every part's score of them."""
+
+    scores: Tensor
+    """[parts, users, candidates], each part on the blend's scale"""
+    wanted: Tensor
+    """bool [users, candidates]: held-out items"""
+    absent: Tensor
+    """bool [users, candidates]: repeats, and places without an item"""
+    head: Tensor
+    """bool [users, candidates]: items of the most popular tenth"""
+    ideal: Tensor
+    """[users]: DCG of the best possible list"""
+    demand: float
+    """The share of the pairs that the most popular tenth of the items has"""
+
+    @staticmethod
+    def of(models: Sequence[Model], pairs: Interactions, held: Interactions, most: int = MOST_USERS) -> Shortlists:
+        """From models fitted to `pairs`, for users drawn from those who have items in `held`."""
+        users = evaluated_users(held, most)
+        head = np.zeros(pairs.n_items, dtype=bool)
+        head[np.argsort(-pairs.popularity, kind="stable")[: max(1, pairs.n_items // 10)]] = True
+        step = max(1, _CHUNK_CELLS // (pairs.n_items * len(models)))
+        chunks = [_shortlist(models, pairs, held, users[begin : begin + step]) for begin in range(0, len(users), step)]
+        scores, wanted, absent, items = (torch.cat(each, dim=-2) for each in zip(*chunks, strict=True))
+        sizes = torch.from_numpy(np.minimum(held.activity[users], K))
+        ideal = torch.cumsum(_discounts(K), 0)[sizes - 1]
+        demand = float(pairs.popularity[head].sum() / max(1, len(pairs)))
+        return Shortlists(scores, wanted, absent, torch.from_numpy(head)[items], ideal, demand)
+
+    def value(self, total: Tensor, limit: float | None = None) -> float:
+        """NDCG@20 of lists by these scores [users, candidates]; below 0 where exposure is beyond the limit."""
+        length = min(K, total.shape[1])
+        top = total.masked_fill(self.absent, -torch.inf).topk(length, dim=1).indices
+        hits = self.wanted.gather(1, top)
+        ndcg = float(((hits * _discounts(length)).sum(1) / self.ideal).mean())
+        if limit is None:
+            return ndcg
+        beyond = self._ratio(top) - limit
+        return ndcg if beyond <= 0 else _TIE * (ndcg - 1) - beyond
+
+    def ratio(self, weights: Sequence[float]) -> float:
+        """The share of slots of the most popular tenth over its share of the pairs."""
+        total = torch.einsum("p,puc->uc", torch.tensor(weights, dtype=self.scores.dtype), self.scores)
+        length = min(K, total.shape[1])
+        return self._ratio(total.masked_fill(self.absent, -torch.inf).topk(length, dim=1).indices)
+
+    def _ratio(self, top: Tensor) -> float:
+        real = ~self.absent.gather(1, top)
+        share = float((self.head.gather(1, top) & real).sum()) / max(1, int(real.sum()))
+        return share / max(self.demand, 1e-9)
+
+
+def found_weights(
+    lists: Shortlists, signed: Sequence[bool], limit: float | None = None
+) -> tuple[tuple[float, ...], float]:
+    """Weights and their NDCG@20, never below that of the best single part.
+
+    From the best part on, the move of one weight that gains most is made, until none gains; then with smaller steps.
+    Weights are not negative, except where `signed` allows it. A `limit` on exposure comes before accuracy.
+    """
+    singles = [lists.value(one, limit) for one in lists.scores]
+    allowed = [value if not may else -np.inf for value, may in zip(singles, signed, strict=True)]
+    weights = np.zeros(len(singles))
+    weights[int(np.argmax(allowed if np.isfinite(allowed).any() else singles))] = 1.0
+    total = torch.einsum("p,puc->uc", torch.from_numpy(weights).to(lists.scores.dtype), lists.scores)
+    value = lists.value(total, limit)
+    for step in _STEPS:
+        for _ in range(_ROUNDS):
+            size = step * np.abs(weights).sum()
+            moves = [(part, change) for part in range(len(weights)) for change in (size, -size)]
+            moves = [(p, max(c, -weights[p]) if not signed[p] else c) for p, c in moves]
+            tried = [(lists.value(total + c * lists.scores[p], limit), p, c) for p, c in moves if c]
+            best, part, change = max(tried)
+            if best <= value:
+                break
+            value, weights[part], total = best, weights[part] + change, total + change * lists.scores[part]
+    weights /= np.abs(weights).sum()
+    return tuple(float(round(w, 6)) for w in weights), value
+
+
+def evaluated_users(held: Interactions, most: int) -> np.ndarray:
+    """Users with held-out items, ascending; where there are more than `most`, always the same sample."""
+    users = np.flatnonzero(held.activity > 0)
+    if len(users) <= most:
+        return users
+    return np.sort(users[np.argsort(np.random.PCG64(0).random_raw(len(users)), kind="stable")[:most]])
+
+
+def _shortlist(
+    models: Sequence[Model], pairs: Interactions, held: Interactions, users: np.ndarray
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    row, item = (torch.from_numpy(x) for x in gather_rows(pairs.indptr, pairs.items, users))
+    seen = torch.zeros(len(users), pairs.n_items, dtype=torch.bool)
+    seen[row, item.long()] = True
+    every = [scaled(model.scores(users), pairs, users, "best").cpu() for model in models]
+    depth = min(_DEPTH, pairs.n_items)
+    items = torch.cat([one.masked_fill(seen, -torch.inf).topk(depth, 1).indices for one in every], 1)
+    items = items.sort(1).values
+    absent = seen.gather(1, items)
+    absent[:, 1:] |= items[:, 1:] == items[:, :-1]
+    wanted = torch.from_numpy(held.contains(np.repeat(users, items.shape[1]), items.flatten().numpy()))
+    return (
+        torch.stack([one.gather(1, items) for one in every]),
+        wanted.view(items.shape) & ~absent,
+        absent,
+        items,
+    )
+
+
+def _discounts(length: int) -> Tensor:
+    return 1 / torch.log2(torch.arange(2, length + 2, dtype=torch.float64))

@@ -1,0 +1,281 @@
+"""The recipe: the best blend that a given time allows, on any log.
+
+Closed forms are fitted over short lists of numbers, then models are trained while time remains; a blend is found on
+held-out users, and what counts in it is fitted again to everything. The lists were chosen on the validation parts of
+several data sets, dense and sparse (docs/recipe.md), and no number on a test part.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+import torch
+
+from evenhand.baselines.base import Baseline, check_number
+from evenhand.baselines.blend import HELD_OUT, SIGNED, Blend, fit_part, lasting
+from evenhand.baselines.ease import EASE
+from evenhand.baselines.ensemble import MOST_USERS, K, Shortlists, found_weights
+from evenhand.baselines.gfcf import GFCF
+from evenhand.baselines.itemknn import ItemKNN
+from evenhand.baselines.popular import Popular
+from evenhand.baselines.workshop import Workshop
+from evenhand.data.interactions import Interactions
+from evenhand.data.splits import held_out_share
+from evenhand.encoders import MF, Encoder, LightGCN
+from evenhand.models.base import Model
+from evenhand.models.blend_model import BlendModel, Part
+from evenhand.objectives import Softmax
+from evenhand.samplers import UniformSampler
+from evenhand.training.evaluation import Evaluator
+from evenhand.training.method import Method
+from evenhand.training.settings import Settings
+from evenhand.training.trained import Trained
+from evenhand.utils.errors import InputError, RunError, StoppedError, unknown
+from evenhand.utils.progress import OnEpoch
+from evenhand.utils.stopping import StopSignal
+
+Aim = Literal["log", "items", "next"]
+AIMS: dict[str, str] = {"log": "random", "items": "popularity-shift", "next": "time"}
+"""What lists are for, and the rule by which validation is drawn for it."""
+Goal = Literal["accuracy", "exposure"]
+BUDGET = {"cpu": 600.0, "cuda": 180.0}
+"""Seconds where no budget is given."""
+FAST = 30.0
+"""Seconds of the fast recipe."""
+EXPOSURE_LIMIT = 1.2
+"""With the goal exposure: how much more than its share of demand the most popular tenth of the items may get."""
+_TAKING_PART = 10
+"""How many fitted parts a blend may choose from, two of a family at most."""
+_FOR_WEIGHTS = 0.1
+"""Share of the budget kept for finding weights."""
+_EASE_ITEMS = 12_000
+"""Items between which EASE learns weights on a CPU, where its time grows with their cube."""
+_LEAST_TRAINING = 5.0
+"""Seconds below which training is not begun."""
+clock: Callable[[], float] = time.perf_counter
+
+
+@dataclass(frozen=True)
+class Recipe(Baseline):
+    """Fits what the budget allows, and blends it."""
+
+    budget: float | None = None
+    """Seconds, the fit to everything included; None is ten minutes on a CPU and three on a GPU."""
+    aim: Aim = "log"
+    """What lists are for: log (predict the log), items (each item finds its users), next (what comes next)."""
+    goal: Goal = "accuracy"
+    """accuracy, or exposure: the most popular tenth of the items gets at most 1.2 times its share of demand."""
+
+    seeded: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.budget is not None:
+            check_number("budget", self.budget, zero=False)
+        for what, value, known in (("aim", self.aim, get_args(Aim)), ("goal", self.goal, get_args(Goal))):
+            if value not in known:
+                raise unknown(what, str(value), known)
+
+    def fit_pairs(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> Model:
+        return self.settle(train, None, seed, torch.device(device))[0]
+
+    def settle(
+        self,
+        train: Interactions,
+        held: Interactions | None,
+        seed: int,
+        device: torch.device,
+        on_step: OnEpoch | None = None,
+        folder: Path | None = None,
+    ) -> tuple[BlendModel, Blend]:
+        again = held is None or not len(held)
+        rest, held = held_out_share(train, HELD_OUT, AIMS[self.aim]) if held is None or again else (train, held)
+        search = Search(self, rest, held, seed, device, Workshop(folder), on_step)
+        search.run()
+        chosen = search.blend()
+        shares = tuple(share for _, share in chosen)
+        final = Blend(tuple(lasting(one.method, one.epochs) for one, _ in chosen), shares)
+        tried = [one.record({id(part): share for part, share in chosen}.get(id(one), 0.0)) for one in search.tried]
+        settled = {one.method.label: share for one, share in chosen}
+        info = {**final.info(self.label, settled), "tried": tried, "aim": self.aim, "goal": self.goal}
+        if again:
+            return final.settle(train, None, seed, device, on_step)[0].having(info=info), final
+        models = tuple(search.workshop.model(one, rest) for one, _ in chosen)
+        return BlendModel(models, shares, train, seeds=(seed,), info=info, fitted_to=train), final
+
+    def explain(self, conditions: Any) -> str:
+        seconds = self.budget or BUDGET[conditions.device.type]
+        return (
+            f"{self.label}: {seconds:g} s for closed forms, trained models and their blend, chosen on validation "
+            f"(drawn by the {AIMS[self.aim]} rule where none is given) and fitted again to everything"
+        )
+
+
+@dataclass(eq=False)
+class Tried:
+    """A method that was fitted to the pairs that are not held out."""
+
+    family: str
+    method: Method
+    fitted: Part | None
+    """None where it was fitted by an earlier run and can be read again."""
+    ndcg: float
+    """NDCG@20 on the held-out pairs"""
+    seconds: float
+    epochs: tuple[int, ...] = ()
+
+    def record(self, share: float) -> dict[str, Any]:
+        """For the table of what was tried."""
+        return {
+            "part": self.method.label,
+            "encoder": self.method.encoder_name,
+            "ndcg": self.ndcg,
+            "seconds": round(self.seconds, 2),
+            "share": share,
+        }
+
+
+@dataclass(eq=False)
+class Search:
+    """The time that is left, and what has been tried in it."""
+
+    recipe: Recipe
+    pairs: Interactions
+    held: Interactions
+    seed: int
+    device: torch.device
+    workshop: Workshop
+    on_step: OnEpoch | None
+    tried: list[Tried] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.began = clock()
+        self.budget = self.recipe.budget or BUDGET[self.device.type]
+        cold = np.zeros(self.pairs.n_items, dtype=bool)  # bias is not looked at here
+        self.k = min(K, self.pairs.n_items)
+        self.evaluator = Evaluator(self.held, self.pairs, cold, (self.k,), sample=MOST_USERS)
+        self.families = candidates(self.pairs, self.recipe.aim, self.device)
+
+    def run(self) -> None:
+        """Fit candidates until time is up: the first of every family, then more of the family that is ahead."""
+        with StopSignal().listening() as stop:
+            while (following := self._next()) is not None:
+                family, method = following
+                self._try(family, method)
+                if self.on_step:
+                    last = self.tried[-1] if self.tried else None
+                    news = {} if last is None else {"part": last.method.label, "ndcg": [last.ndcg]}
+                    self.on_step(round(min(self.spent, self.budget)), round(self.budget), news)
+                if stop() and self.tried:
+                    raise StoppedError(self.workshop.how_to_go_on(len(self.tried)))
+
+    @property
+    def spent(self) -> float:
+        return clock() - self.began
+
+    @property
+    def left(self) -> float:
+        """Seconds for one more candidate: what the fit to everything will take is kept."""
+        return self.budget * (1 - _FOR_WEIGHTS) - self.spent - sum(one.seconds for one in self._leaders())
+
+    def _leaders(self) -> list[Tried]:
+        """The best of each family, the best first."""
+        best: dict[str, Tried] = {}
+        for one in sorted(self.tried, key=lambda one: -one.ndcg):
+            best.setdefault(one.family, one)
+        return list(best.values())
+
+    def _next(self) -> tuple[str, Method] | None:
+        begun = [one.family for one in self._leaders()]
+        order = [name for name in self.families if name not in begun] + begun
+        for name in order:
+            waiting = self.families[name]
+            if waiting and (not self.tried or 2 * self._expected(name) < self.left):
+                return name, waiting.pop(0)
+        return None
+
+    def _expected(self, family: str) -> float:
+        """Seconds that the next candidate of a family will take: as the last one did."""
+        same = [one.seconds for one in self.tried if one.family == family]
+        if same:
+            return max(same)
+        return _LEAST_TRAINING if self.families[family][0].side_by_side else 0.0
+
+    def _try(self, family: str, method: Method) -> None:
+        kept = self.workshop.find(method)
+        if kept is not None:
+            self.tried.append(Tried(family, method, None, kept["ndcg"], kept["seconds"], tuple(kept["epochs"])))
+            return
+        if method.side_by_side:
+            method = method.having({"seconds": self.left / 2})
+        began = clock()
+        try:
+            fitted, epochs = fit_part(method, self.pairs, self.held, self.seed, self.device)
+        except StoppedError:
+            raise
+        except (InputError, RunError):  # too large for this machine, or without a solution: others remain
+            self.families[family].clear()
+            return
+        seconds = clock() - began
+        value = self.evaluator.evaluate([fitted.scorer(fitted.best)])[0][self.k].mean("ndcg")
+        one = Tried(family, method, fitted, value, seconds, epochs)
+        self.workshop.keep(one)
+        self.tried.append(one)
+
+    def blend(self) -> list[tuple[Tried, float]]:
+        """The parts that count, with their shares."""
+        if not self.tried:
+            raise InputError("nothing could be fitted to this log: no method has room for it on this machine.")
+        taking: list[Tried] = []
+        for one in sorted(self.tried, key=lambda one: -one.ndcg):
+            if sum(other.family == one.family for other in taking) < 2 and len(taking) < _TAKING_PART:
+                taking.append(one)
+        taking += [one for one in self.tried if one.method.name in SIGNED and one not in taking]
+        lists = Shortlists.of([self.workshop.model(one, self.pairs) for one in taking], self.pairs, self.held)
+        limit = EXPOSURE_LIMIT if self.recipe.goal == "exposure" else None
+        shares, _ = found_weights(lists, [one.method.name in SIGNED for one in taking], limit)
+        return [(one, share) for one, share in zip(taking, shares, strict=True) if share]
+
+
+def candidates(pairs: Interactions, aim: Aim, device: torch.device) -> dict[str, list[Method]]:
+    """What is worth a try, by family, the most promising first; cheap families come first.
+
+    For the aim items, few neighbours and no popularity in the weights do best; for the others, many and some.
+    """
+    even = aim == "items"
+    on_gpu = device.type == "cuda"
+    knn: Sequence[Method] = [
+        ItemKNN(neighbours=n, shrink=0, norm=norm)
+        for n, norm in (((7, "gram"), (20, "cosine"), (20, "gram")) if even else ((100, "gram"), (20, "cosine")))
+    ]
+    filters = (
+        [GFCF(), GFCF(256, 0.3, 0, 0.5), GFCF(64, 1.0, 0, 0.5), GFCF(512, 0.1, 0, 0.5)]
+        if not even
+        else [GFCF(256, 0.1, 0, 0), GFCF(512, 0.1, 0, 0.5)]
+    )
+    ridges = [300, 100, 1000]
+    most: int | Literal["all"] = "all" if on_gpu or pairs.n_items <= _EASE_ITEMS else _EASE_ITEMS
+    ease = [
+        EASE(l2=l2, balance=balance, lift=lift, max_items=most)
+        for balance, lift in (((0.25, 0), (0.5, 0)) if even else ((0.25, 0.5), (0, 1)))
+        for l2 in (ridges if not even else (100, 30))
+    ]
+    width, shared = (256, 4096) if on_gpu else (128, 1024)
+    settings = Settings(batch=4096 if len(pairs) > 200_000 else 1024, patience=4, eval_users=MOST_USERS)
+
+    def softmax(temperature: float, encoder: Encoder) -> Method:
+        loss = Softmax(temperature=temperature, shared=shared)
+        return Trained(UniformSampler(), loss, encoder, settings, "softmax")
+
+    return {
+        "popular": [Popular(half_life=h, log=True) for h in ((0.05, 0.02, 0.2) if aim == "next" else (0,))],
+        "itemknn": list(knn),
+        "gfcf": list(filters),
+        "ease": list(ease),
+        "softmax": [softmax(temperature, MF(dim=width)) for temperature in (0.1, 0.2, 0.14, 0.07)],
+        **({"lightgcn": [softmax(t, LightGCN(dim=width, layers=1)) for t in (0.1, 0.2)]} if on_gpu else {}),
+    }

@@ -1,0 +1,172 @@
+"""Who gets a list and what may be in it: ids from outside, of which a model need not know all.
+
+Lists of what is in stock, of whom to write to and of what somebody has returned come from other systems and name users
+and items that a model has never seen. Those are counted in a note, and the rest counts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from evenhand.data.interactions import Interactions
+from evenhand.data.reading.columns import NoRowsError
+from evenhand.metrics.lists import count
+from evenhand.models.id_lookup import as_ids, list_table, positions
+from evenhand.models.topk import top_by
+from evenhand.utils.errors import InputError
+
+_NOTES = b"evenhand.notes"
+"""Where a table of recommendations keeps its notes: in the metadata of its schema."""
+_FALLBACK = "the popular items instead"
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What a call of `recommend` asks for, in the model's own indices."""
+
+    users: np.ndarray
+    """int64: whom the model itself serves."""
+    others: pa.Array
+    """Ids of those who get the popular items instead, with `fallback`."""
+    allowed: Tensor | None
+    """bool [n_items]: what may be recommended to anyone; None where all may."""
+    pairs: Interactions | None
+    """What is left out for single users, over the users and items of the model."""
+    pairs_of_others: Interactions | None
+    """The same for `others`."""
+    notes: tuple[str, ...]
+
+    @staticmethod
+    def of(known: Interactions, users: Any, exclude: Any, only: Any, exclude_pairs: Any, fallback: bool) -> Asked:
+        notes: list[str] = []
+        asked = known.user_ids if users is None else as_ids(users, "user")
+        place = np.arange(known.n_users) if users is None else positions(asked, known.user_ids)
+        strange = place < 0
+        if strange.any():
+            notes.append(
+                f"{_of_so_many(strange, 'user')} unknown to the model; {_FALLBACK if fallback else 'no list'}."
+            )
+        if fallback:
+            new = ~strange & (known.activity[np.maximum(place, 0)] == 0)
+            if new.any():
+                notes.append(f"{_of_so_many(new, 'user')} without history; {_FALLBACK}.")
+            strange |= new
+        others = asked.filter(pa.array(strange)) if fallback else asked[:0]
+        allowed = _allowed(known.item_ids, exclude, only, notes)
+        pairs = None if exclude_pairs is None else _read(exclude_pairs)
+        if pairs is not None:
+            _count_unknown(pairs, known, notes)
+        return Asked(
+            place[~strange],
+            others,
+            allowed,
+            _over(pairs, known.user_ids, known.item_ids),
+            _over(pairs, others, known.item_ids) if len(others) else None,
+            tuple(notes),
+        )
+
+    def left_out(self, known: Interactions | None) -> Interactions | None:
+        """All pairs that no list may hold: those of the log, if they are given, and those of single users."""
+        if known is None or self.pairs is None:
+            return self.pairs if known is None else known
+        return known.union(self.pairs)
+
+    def popular_lists(self, known: Interactions, k: int) -> pa.Table:
+        """The k most popular of the allowed items for each of `others`; the score is the number of users."""
+        n = len(self.others)
+        pairs = self.pairs_of_others
+        # Most have nothing left out, and share one list: that of an additional user.
+        own = np.zeros(n, dtype=bool) if pairs is None else pairs.activity > 0
+        rows = np.append(np.flatnonzero(own), n)
+        counts = torch.from_numpy(known.popularity.astype(np.float32))
+        exclude = None
+        if pairs is not None:
+            exclude = Interactions.from_pairs(pairs.users, pairs.items, n_users=n + 1, n_items=known.n_items)
+        items, scores = top_by(
+            lambda users: counts.repeat(len(users), 1), known.n_items, rows, k, exclude=exclude, only=self.allowed
+        )
+        slot = np.full(n, len(rows) - 1)
+        slot[own] = np.arange(own.sum())
+        named = Interactions.from_pairs([], [], user_ids=self.others, item_ids=known.item_ids)
+        return list_table(named, np.arange(n), items[slot], scores[slot])
+
+
+def with_notes(table: pa.Table, notes: Iterable[str]) -> pa.Table:
+    """The table with more notes, for `notes_of` to find."""
+    every = [*notes_of(table), *notes]
+    if not every:
+        return table
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), _NOTES: json.dumps(every).encode()})
+
+
+def notes_of(table: pa.Table) -> tuple[str, ...]:
+    """What a reader should know about these recommendations: ids that were not known, users without a list."""
+    return tuple(json.loads((table.schema.metadata or {}).get(_NOTES, b"[]")))
+
+
+def _allowed(item_ids: pa.Array, exclude: Any, only: Any, notes: list[str]) -> Tensor | None:
+    if exclude is None and only is None:
+        return None
+    allowed = torch.full((len(item_ids),), only is None)
+    for given, name, value in ((only, "only", True), (exclude, "exclude", False)):
+        if given is None:
+            continue
+        asked = as_ids(given, "item")
+        place = positions(asked, item_ids)
+        if (place < 0).any():
+            notes.append(f"{_of_so_many(place < 0, 'item', f' in `{name}`')} unknown to the model.")
+        allowed[place[place >= 0]] = value
+        if name == "only" and not len(asked):
+            raise InputError("nothing is left to recommend: `only` is empty, so no item is allowed.")
+    if not allowed.any():
+        raise InputError("nothing is left to recommend: `only` and `exclude` leave out every item.")
+    return allowed
+
+
+def _of_so_many(mask: np.ndarray, noun: str, where: str = "") -> str:
+    """`3 of 12 users are`, `1 of 1 user is`."""
+    n = int(mask.sum())
+    return f"{n:,} of {count(len(mask), noun)}{where} {'is' if n == 1 else 'are'}"
+
+
+def _read(pairs: Any) -> Interactions | None:
+    if isinstance(pairs, Interactions):
+        return pairs
+    from evenhand.data.reading.read import read_interactions
+
+    try:
+        return read_interactions(pairs, allow_small=True)
+    except NoRowsError:
+        return None
+
+
+def _over(pairs: Interactions | None, user_ids: pa.Array, item_ids: pa.Array) -> Interactions | None:
+    """Those of the pairs whose user and item are among the ids."""
+    if pairs is None:
+        return None
+    users = positions(pairs.user_ids, user_ids)[pairs.users]
+    items = positions(pairs.item_ids, item_ids)[pairs.items]
+    both = (users >= 0) & (items >= 0)
+    return Interactions.from_pairs(users[both], items[both], user_ids=user_ids, item_ids=item_ids)
+
+
+def _count_unknown(pairs: Interactions, known: Interactions, notes: list[str]) -> None:
+    sides = (("user", pairs.user_ids, known.user_ids), ("item", pairs.item_ids, known.item_ids))
+    for noun, own, there in sides:
+        strange = positions(own, there) < 0
+        if strange.any():
+            notes.append(f"{_of_so_many(strange, noun, ' in the pairs to exclude')} unknown to the model.")
+
+
+def joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """Recommendations of several calls as one table, with the notes of each."""
+    table = pa.concat_tables([one.replace_schema_metadata() for one in tables])
+    return with_notes(table, dict.fromkeys(note for one in tables for note in notes_of(one)))

@@ -1,0 +1,193 @@
+"""Sampled softmax and its relatives: each positive against negatives that the whole batch shares.
+
+With scores c (cosines or inner products) and temperature τ, all of them rest on one number for each positive,
+
+    margin = log Σ_j w_j · exp(z(c_j - c_i)),   z(x) = x / τ,
+
+which is the loss (N) of the literature. `positive` puts the positive into the sum: softplus(margin), form (S). PSL
+has another z, BSL weighs the negatives' part, SL@K weighs each positive, and AUC-softmax each negative (w). An own
+training item of the user that is among the shared negatives has w = 0. Gradients are in closed form: one product with
+the shared negatives, one pass over its rows, two products back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize, softplus
+
+from evenhand.data.interactions import Interactions
+from evenhand.encoders.base import Tables, Vectors
+from evenhand.objectives.base import Loss, Objective, Scored
+from evenhand.samplers.base import check_drawn
+from evenhand.utils.errors import InputError, unknown
+
+Similarity = Literal["cosine", "inner"]
+_ALL_MASKED = -1e30
+"""Stands for log 0 where a number must be finite."""
+
+
+@dataclass(frozen=True)
+class Softmax(Objective):
+    """`log Σ_j exp(c_j/τ) - c_i/τ`, the mean over a batch (SL, SSM)."""
+
+    temperature: float = 0.15
+    """τ, on the scale of cosines; dense data wants a larger one. For inner products 1 is usual."""
+    shared: int = 1024
+    """How many negatives a batch shares, drawn with replacement from the sampler's distribution over all items."""
+    similarity: Similarity = "cosine"
+    """What is trained and, in the end, recommended by."""
+    positive: bool = False
+    """Put the positive into the sum as well, so that pairs that are well apart come to rest."""
+    correction: bool = False
+    """Divide each negative's term by n·q_j, its expected number of draws: the sum over all items, without bias."""
+
+    shares_negatives: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        positive_number("temperature", self.temperature)
+        check_drawn("shared", self.shared)
+        if self.similarity not in get_args(Similarity):
+            raise unknown("similarity", str(self.similarity), get_args(Similarity))
+        for name in ("positive", "correction"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"{name} must be true or false, not {getattr(self, name)}.")
+
+    @property
+    def negatives(self) -> int:
+        return self.shared
+
+    @property
+    def lengths_matter(self) -> bool:
+        return self.similarity == "inner"
+
+    @property
+    def init_std(self) -> float | None:
+        """A cosine loss sees only lr over the rows' size: with one size for all data, lr means the same on all."""
+        return 0.02 if self.similarity == "cosine" else None
+
+    def start(self, train: Interactions, model: Tables, seeds: Sequence[int]) -> SoftmaxLoss:
+        return SoftmaxLoss(self, train, model)
+
+
+class SoftmaxLoss(Loss):
+    decays = False
+
+    def __init__(self, of: Softmax, train: Interactions, model: Tables) -> None:
+        super().__init__()
+        self.of, self.n_items = of, train.n_items
+        self.transforms = of.similarity == "cosine"
+        self.keys = torch.from_numpy(train.keys).to(model.items.device)
+        """int64 [n_pairs], ascending: user · n_items + item."""
+        self.indptr = torch.from_numpy(train.indptr).to(model.items.device)
+        self.pairs = torch.from_numpy(train.items).to(model.items.device)
+        self.compiled: Callable[..., Tensor | None] = lambda loss, batch, x, own: None
+        """A faster way from scores to margins and slopes, where an engine has one."""
+
+    def forward(self, batch: Scored) -> Tensor:
+        user, positive, negative = (self.scaled(x) for x in (batch.user, batch.positive, batch.negative.squeeze(1)))
+        own = (user * positive).sum(-1)
+        margin = _SharedMargin.apply(user, negative, own, self, batch)
+        loss = self.of_margin(margin, own, batch)
+        return torch.where(margin > _ALL_MASKED, loss, 0.0).mean(1)
+
+    def scaled(self, x: Tensor) -> Tensor:
+        return normalize(x, dim=-1) if self.of.similarity == "cosine" else x
+
+    def of_margin(self, margin: Tensor, own: Tensor, batch: Scored) -> Tensor:
+        """[r, B]: the loss of each positive from its margin and its own score."""
+        return softplus(margin) if self.of.positive else margin
+
+    def curve(self, x: Tensor) -> tuple[Tensor, Tensor | float]:
+        """z of the differences c_j - c_i, which it may overwrite, and dz/dx."""
+        return x.div_(self.of.temperature), 1 / self.of.temperature
+
+    def log_weights(self, x: Tensor, batch: Scored, masked: Tensor) -> Tensor | None:
+        """log w [r, 1, n] or [r, B, n] of the negatives, masks aside."""
+        if not self.of.correction:
+            return None
+        assert batch.log_q is not None
+        return -(batch.log_q + math.log(batch.negatives.shape[-1])).to(x.dtype)
+
+    def masked(self, batch: Scored) -> Tensor:
+        """bool [r, B, n]: whether a shared negative is a training item of the positive's user."""
+        if batch.users.is_cuda:
+            return self.has(batch.users.unsqueeze(-1), batch.negatives)
+        return torch.stack([self._masked(*one) for one in zip(batch.users, batch.negatives[:, 0], strict=True)])
+
+    def has(self, users: Tensor, items: Tensor) -> Tensor:
+        """Whether users have items, by binary search."""
+        wanted = users * self.n_items + items
+        return self.keys[torch.searchsorted(self.keys, wanted).clamp_max_(len(self.keys) - 1)] == wanted
+
+    def _masked(self, users: Tensor, negatives: Tensor) -> Tensor:
+        """bool [B, n]: the users' items are looked up among the negatives, which without a GPU is faster."""
+        distinct, place = negatives.unique(return_inverse=True)
+        column = torch.full((self.n_items,), -1)
+        column[distinct] = torch.arange(len(distinct))
+        owner, items = self.rows_of(users)
+        found = column[items]
+        masked = torch.zeros(len(users), len(distinct), dtype=torch.bool)
+        masked[owner[found >= 0], found[found >= 0]] = True
+        return masked[:, place]
+
+    def rows_of(self, users: Tensor) -> tuple[Tensor, Tensor]:
+        """int64: the training items of users [B], one after the other, and whose they are, as a place in users."""
+        start = self.indptr[users]
+        length = self.indptr[users + 1] - start
+        owner = torch.repeat_interleave(torch.arange(len(users), device=users.device), length)
+        first = length.cumsum(0) - length
+        return owner, self.pairs[start[owner] + torch.arange(len(owner), device=users.device) - first[owner]].long()
+
+    def finals(self, vectors: Vectors) -> tuple[Vectors, ...]:
+        return (unit_length(vectors) if self.of.similarity == "cosine" else vectors,)
+
+
+class _SharedMargin(torch.autograd.Function):
+    """[r, B]: log Σ_j w_j·exp(z(c_j - c_i)) from users [r, B, d], shared negatives [r, n, d] and own scores [r, B].
+
+    What is kept for the gradient is one [r, B, n] of slopes ∂margin/∂c_j, in the place of the scores.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, user: Tensor, negative: Tensor, own: Tensor, loss: SoftmaxLoss, batch: Scored) -> Tensor:
+        x = user @ negative.mT
+        margin = loss.compiled(loss, batch, x, own)
+        if margin is None:
+            x, margin = _margin_and_slopes(loss, batch, x, own)
+        ctx.slopes, ctx.sides = x, (user, negative)
+        return margin
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        slopes, (user, negative), g = ctx.slopes, ctx.sides, gradients[0].unsqueeze(-1)
+        ctx.slopes = ctx.sides = None
+        return (slopes @ negative) * g, slopes.mT @ (user * g), -(slopes.sum(-1) * gradients[0]), None, None
+
+
+def _margin_and_slopes(loss: SoftmaxLoss, batch: Scored, x: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+    """Slopes [r, B, n] and margins [r, B]; a row whose negatives are all masked has neither."""
+    masked = loss.masked(batch)
+    weights = loss.log_weights(x, batch, masked)
+    z, slope = loss.curve(x.sub_(own.unsqueeze(-1)))
+    if weights is not None:
+        z = z.add_(weights)
+    z.masked_fill_(masked, -math.inf)
+    margin = z.logsumexp(-1)
+    margin = torch.where(margin.isneginf(), 2 * _ALL_MASKED, margin)
+    return z.sub_(margin.unsqueeze(-1)).exp_().mul_(slope), margin
+
+
+def unit_length(vectors: Vectors) -> Vectors:
+    """Vectors whose inner products are cosines, each replica by itself so that none rounds as others make it."""
+    return Vectors(*(torch.stack([normalize(one, dim=-1) for one in side]) for side in vectors))
+
+
+def positive_number(name: str, value: float) -> None:
+    if not 0 < value < math.inf:
+        raise InputError(f"{name} must be a positive number, not {value}.")
