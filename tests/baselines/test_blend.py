@@ -301,3 +301,10 @@ def test_parts_are_methods_with_values_of_their_own(log: Interactions, tmp_path:
     assert [part.info["rival"] for part in model.parts] == [part.description()["rival"] for part in values.parts]
     assert made_by(model) == values
     assert from_info(json.loads(json.dumps(one.description()))) == one
+
+
+def test_one_loss_with_two_encoders_makes_two_parts(log: Interactions) -> None:
+    one = Blend((parse("softmax:shared=8", "mf"), parse("softmax:shared=8", "lightgcn")), (0.5, 0.5))
+    assert one.names == ("softmax:shared=8", "lightgcn/softmax:shared=8")
+    with pytest.raises(InputError, match="different parts"):
+        Blend((parse("softmax"), parse("softmax")), (0.5, 0.5))

@@ -142,6 +142,18 @@ def test_update_keeps_titles_and_columns_and_records_both_files(shop: Path) -> N
     assert ("c01", "0044") in pairs
 
 
+@pytest.mark.parametrize("refit", [True, False])
+def test_update_keeps_the_test_part_or_says_that_it_never_had_it(shop: Path, tmp_path: Path, refit: bool) -> None:
+    (tmp_path / "newer.csv").write_text("customer,sku\nc01,0044\n")
+    given = ("train", shop / "log.csv", "--user", "customer", "--item", "sku", "--method", "popular", "-k", 5)
+    assert evenhand(*given, "--refit" if refit else "--no-refit", "--out", tmp_path / "model").code == 0
+    ended = evenhand("update", tmp_path / "model", tmp_path / "newer.csv", "--out", tmp_path / "second", "--json")
+    assert any("without the test part" in note for note in ended.document["notes"]) != refit
+    log = eh.Interactions.read(shop / "log.csv", user="customer", item="sku")
+    new = eh.load(tmp_path / "second").known
+    assert (len(new) == len(log) + 1) == refit
+
+
 @pytest.mark.parametrize("command", ["train", "update"])
 def test_force_does_not_touch_somebodys_own_files(shop: Path, tmp_path: Path, command: str) -> None:
     (tmp_path / "README.md").write_text("mine")
@@ -155,6 +167,22 @@ def test_force_does_not_touch_somebodys_own_files(shop: Path, tmp_path: Path, co
     assert "that no model of evenhand wrote" in ended.err
     assert (tmp_path / "README.md").read_text() == "mine"
     assert json.loads((tmp_path / "config.json").read_text()) == {"mine": True}
+
+
+def test_hot_items_are_defined_where_they_are_asked_for() -> None:
+    text = " ".join(evenhand("compare", "--help").out.replace("│", " ").split())
+    assert "honest: the top 15 % by train interactions" in text
+
+
+def test_a_file_to_write_to_is_called_out_everywhere(shop: Path) -> None:
+    evenhand("recommend", shop / "model", "-k", 20, "--out", shop / "candidates.csv", "--force")
+    columns = ("--user", "customer", "--item", "sku")
+    given = ("rerank", shop / "candidates.csv", "--train", shop / "log.csv", *columns, "-k", 5)
+    for option in ("--out", "--to"):
+        ended = evenhand(*given, option, shop / "better.csv", "--force")
+        assert ended.code == 0, ended.err
+        assert (shop / "better.csv").is_file()
+        (shop / "better.csv").unlink()
 
 
 @pytest.mark.parametrize("command", ["recommend", "update", "similar"])

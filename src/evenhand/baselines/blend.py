@@ -83,7 +83,7 @@ class Blend(Baseline):
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(part.label for part in self.parts)
+        return tuple(part_name(part) for part in self.parts)
 
     def parameters(self) -> dict[str, Any]:
         """As they are written."""
@@ -153,6 +153,11 @@ def fit_part(
     with subtask(part.label) as on_epoch:
         fit = part.fit(split, seeds=(seed,), k=1, device=device, on_epoch=on_epoch)
     return cast("Part", fit.model), fit.epochs
+
+
+def part_name(part: Method) -> str:
+    """A part's label, with its encoder where that is not the usual one: `lightgcn/softmax`."""
+    return part.label if part.encoder_name in (None, "mf") else f"{part.encoder_name}/{part.label}"
 
 
 def lasting(part: Method, epochs: Sequence[int]) -> Method:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from evenhand.baselines.base import Baseline, check_number
-from evenhand.baselines.blend import HELD_OUT, SIGNED, Blend, fit_part, lasting
+from evenhand.baselines.blend import HELD_OUT, SIGNED, Blend, fit_part, lasting, part_name
 from evenhand.baselines.ease import EASE
 from evenhand.baselines.ensemble import MOST_USERS, K, Shortlists, found_weights
 from evenhand.baselines.gfcf import GFCF
@@ -100,7 +100,7 @@ class Recipe(Baseline):
         shares = tuple(share for _, share in chosen)
         final = Blend(tuple(lasting(one.method, one.epochs) for one, _ in chosen), shares)
         tried = [one.record({id(part): share for part, share in chosen}.get(id(one), 0.0)) for one in search.tried]
-        settled = {one.method.label: share for one, share in chosen}
+        settled = {part_name(one.method): share for one, share in chosen}
         info = {**final.info(self.label, settled), "tried": tried, "aim": self.aim, "goal": self.goal}
         if again:
             return final.settle(train, None, seed, device, on_step)[0].having(info=info), final
@@ -131,8 +131,7 @@ class Tried:
     def record(self, share: float) -> dict[str, Any]:
         """For the table of what was tried."""
         return {
-            "part": self.method.label,
-            "encoder": self.method.encoder_name,
+            "part": part_name(self.method),
             "ndcg": self.ndcg,
             "seconds": round(self.seconds, 2),
             "share": share,

@@ -25,7 +25,9 @@ def command(
         ),
     ],
     train: Annotated[str, typer.Option(help="The interactions the lists were made from.")],
-    to: Annotated[str, typer.Option(help="A .parquet, .csv or .tsv file for the new lists.")],
+    to: Annotated[
+        str, typer.Option("--out", "--to", help="A .parquet, .csv or .tsv file for the new lists.")
+    ],  # --to as it was called before
     reading: opt.Reading,
     method: Annotated[
         str,

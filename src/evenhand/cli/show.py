@@ -255,7 +255,6 @@ def print_tried(screen: Console, tried: Sequence[Mapping[str, Any]]) -> None:
     for name in ("part", "NDCG@20 on validation", "seconds", "weight"):
         table.add_column(name, justify="left" if name == "part" else "right")
     for one in sorted(tried, key=lambda one: -one["ndcg"]):
-        name = f"{one['encoder']}/{one['part']}" if one.get("encoder") else one["part"]
         share = f"{one['share']:.2f}" if one["share"] else "–"
-        table.add_row(name, f"{one['ndcg']:.4f}", f"{one['seconds']:.1f}", share)
+        table.add_row(one["part"], f"{one['ndcg']:.4f}", f"{one['seconds']:.1f}", share)
     screen.print(table)

@@ -78,8 +78,8 @@ def command(
 
 def _not_given(model: Model) -> Iterator[str]:
     """A model that was measured on a test part and never fitted to it does not know these pairs."""
-    if model.metrics and "refitted" not in str(model.info.get("split")):
+    if model.metrics and "refitted on all parts" not in str(model.info.get("split")):
         yield (
-            "the model was trained without the test part that it was measured on, and so is the update; train with "
-            "--refit to keep those pairs."
+            "the model was trained without the test part that it was measured on, and so is the update; give it that "
+            "part too, or train without --no-refit."
         )
