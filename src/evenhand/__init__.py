@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from evenhand.models.factors import load
     from evenhand.models.filters import notes_of
     from evenhand.models.rerank import rerank
-    from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Reg
+    from evenhand.objectives import BPR, BSL, IPS, MACR, PSL, AUCSoftmax, BCLoss, CausE, Reg, SLatK, Softmax
     from evenhand.samplers import (
         AUCSampler,
         BalancedSampler,
@@ -64,7 +64,7 @@ _HOME = {
         "evenhand.models.factors": "load",
         "evenhand.models.filters": "notes_of",
         "evenhand.models.rerank": "rerank",
-        "evenhand.objectives": "BPR IPS MACR BCLoss CausE Reg",
+        "evenhand.objectives": "BPR BSL IPS MACR PSL AUCSoftmax BCLoss CausE Reg SLatK Softmax",
         "evenhand.samplers": (
             "AUCSampler BalancedSampler DynamicSampler GroupSampler PopularitySampler Sampler UniformSampler"
         ),
@@ -76,12 +76,15 @@ _HOME = {
 __all__ = [
     "ALS",
     "BPR",
+    "BSL",
     "EASE",
     "GFCF",
     "IPS",
     "MACR",
     "MF",
+    "PSL",
     "AUCSampler",
+    "AUCSoftmax",
     "BCLoss",
     "BalancedSampler",
     "Blend",
@@ -98,8 +101,10 @@ __all__ = [
     "PopularitySampler",
     "Reg",
     "RunError",
+    "SLatK",
     "Sampler",
     "Settings",
+    "Softmax",
     "Split",
     "Trained",
     "UniformSampler",
