@@ -4,8 +4,10 @@ PIP = .venv/bin/pip install --quiet -c constraints.txt
 
 .PHONY: demo test check audit-dependencies package test-lowest drift torture fuzz bench bench-peers clean
 
+# A simulated world that also knows what users like among items shown at random.
 demo: .venv/installed
-	.venv/bin/evenhand compare demo --out runs/demo --force
+	.venv/bin/evenhand compare demo --seeds 1 --k 10 --out runs/demo --force \
+	  --methods popular,ease,dns,pns,auc-ns,recipe:budget=10
 
 test: .venv/installed-dev
 	.venv/bin/python -m pytest

@@ -78,6 +78,14 @@ class Reading:
         two_columns(self.user, self.item)
 
 
+@dataclass(frozen=True)
+class ListReading(Reading):
+    """How files of interactions and lists of ids are read; two lists may call their columns alike."""
+
+    def __post_init__(self) -> None:
+        pass
+
+
 def two_columns(user: str, item: str) -> None:
     """A pair out of one column would be each user with themselves."""
     if user == item:

@@ -49,7 +49,7 @@ def command(
     seed: Annotated[
         str | None, typer.Option(help="Another seed than the best one, or all for each.", rich_help_panel="Lists")
     ] = None,
-    reading: opt.Reading,
+    reading: opt.ListReading,
 ) -> None:
     """Recommend k items to every user, to those in a file, or to new ones with a history.
 
@@ -155,6 +155,7 @@ def _seed(text: str | None) -> int | str | None:
 def _history(file: str, reading: opt.Reading) -> Interactions:
     from evenhand.data.reading.read import read_interactions
 
+    opt.two_columns(reading.user, reading.item)
     return read_interactions(file, **asdict(reading), allow_small=True)
 
 

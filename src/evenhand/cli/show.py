@@ -118,7 +118,7 @@ def print_answers(out: Console, answers: Mapping[str, Answer]) -> None:
             columns.append([Text(visible(one.title), style="bold"), *cells])
         for name in GLANCE:
             cells = [Text(estimated(each[name], digits, intervals)) for each in first.values.values()]
-            columns.append([Text(f"{name} {METRICS[name].arrow}", style="bold"), *cells])
+            columns.append([Text(f"{METRICS[name].title} {METRICS[name].arrow}".lower(), style="bold"), *cells])
         return _aligned(columns)
 
     for digits, intervals in ((4, True), (3, True), (3, False)):

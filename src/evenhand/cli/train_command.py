@@ -139,7 +139,8 @@ def command(
     show.print_notes(screen, [f"split {plan.source.split.description}", *fitted.notes, *shortened])
     if "tried" in final.info:
         show.print_tried(screen, final.info["tried"])
-    show.print_sentence(screen, headline(fitted.results))
+    if fitted.results:
+        show.print_sentence(screen, headline(fitted.results))
     which = f" (seed {recommends} recommends)" if one.seeded and not is_recipe else ""
     show.print_sentence(screen, f"Model written to {out}/{which}.")
 
