@@ -26,7 +26,7 @@ class GFCF(Baseline):
 
     S is the normalised co-occurrence of items, Λ its eigenvalues, D the items' popularity; `GraphFilter` spells it out.
     As published: 256 factors, alpha .3, p and a 0, b ½. With p = 1 and a = b the first directions of S count
-    1 + alpha times: a negative alpha flattens the spectrum, as ChebyCF's polynomial does for 20 times the work.
+    1 + alpha times: a negative alpha flattens the spectrum, as ChebyCF's polynomial does at a higher cost per user.
     """
 
     factors: int = 64

@@ -22,7 +22,7 @@ class Popular(Baseline):
     """
 
     half_life: float = 0
-    """As a share of the log, for tests by time; 0 counts all pairs alike. 0.03 to 0.1 suited the logs we tried."""
+    """As a share of the log, for tests by time; 0 counts all pairs alike. 0.03 to 0.1 did best on two logs."""
     log: bool = False
     """Score by log(1 + s): the same lists, but on a scale on which popularity can be taken out of a blend."""
 
