@@ -48,7 +48,7 @@ class Entry:
     def parameters(self) -> dict[str, Any]:
         """Parameter names and their defaults, those of a blend as they are written."""
         if self.name == "blend":
-            return {**Blend().parameters(), "encoder": "mf"}
+            return Blend().parameters()
         return {f.name: default_of(f) for part in self.parts for f in own_fields(part)}
 
     @property
@@ -336,6 +336,8 @@ def from_info(info: Mapping[str, Any]) -> Method:
 def _assigned(text: str, entry: Entry) -> dict[str, Any]:
     """The values of `name:key=value:key=value`, whose keys the entry must know."""
     known, values = entry.parameters(), {}
+    if entry.name == "blend":
+        known = {**known, "encoder": "mf"}  # of the trained parts
     for assignment in text.split(":")[1:]:
         key, equals, value = assignment.partition("=")
         if not equals:

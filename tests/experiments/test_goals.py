@@ -375,7 +375,7 @@ def test_the_model_is_that_of_the_picked_setup(log: Path, tmp_path: Path, method
     flags = [str(word) for pair in found["flags"].items() for word in pair]
     again = evenhand(
         "train", log, "--method", found["method"], *flags, "--seeds", 1, "--out", tmp_path / "again",
-        "--json", *after,
+        "--json", *(after or ["--no-refit"]),
     )  # fmt: skip
     assert (again.code, again.err) == (0, "")
     assert model.recommend(k=5) == eh.load(tmp_path / "again").recommend(k=5)

@@ -135,7 +135,7 @@ FIXED: Mapping[type, Mapping[str, str]] = {
     Popular: {"half_life": "it belongs to tests by time", "log": "it changes no list"},
     EASE: {"balance": "0 is the published method", "lift": "1 is the published method", "max_items": _COST},
     ALS: {"iterations": _COST, "steps": _COST},
-    Blend: dict.fromkeys(("parts", "shares", "encoder"), "it settles its numbers itself"),
+    Blend: dict.fromkeys(("parts", "shares"), "it settles its numbers itself"),
     Recipe: dict.fromkeys(("budget", "aim", "goal"), "it searches itself"),
 }
 """What stays as it is, and why; `--range` searches the numbers among these too."""
