@@ -8,7 +8,7 @@ several data sets, dense and sparse (docs/recipe.md), and no number on a test pa
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 import torch
 
+from evenhand.baselines.als import ALS
 from evenhand.baselines.base import Baseline, check_number
 from evenhand.baselines.blend import HELD_OUT, SIGNED, Blend, fit_part, lasting, part_name
 from evenhand.baselines.ease import EASE
@@ -53,6 +54,8 @@ _TAKING_PART = 10
 """How many fitted parts a blend may choose from, two of a family at most."""
 _FOR_WEIGHTS = 0.1
 """Share of the budget kept for finding weights."""
+_ALL_NEIGHBOURS = 1_000_000
+"""Pairs up to which every item may be a neighbour of every other."""
 _EASE_ITEMS = 12_000
 """Items between which EASE learns weights on a CPU, where its time grows with their cube."""
 _LEAST_TRAINING = 5.0
@@ -247,15 +250,32 @@ def candidates(pairs: Interactions, aim: Aim, device: torch.device) -> dict[str,
     """
     even = aim == "items"
     on_gpu = device.type == "cuda"
-    knn: Sequence[Method] = [
-        ItemKNN(neighbours=n, shrink=0, norm=norm)
-        for n, norm in (((7, "gram"), (20, "cosine"), (20, "gram")) if even else ((100, "gram"), (20, "cosine")))
-    ]
-    filters = (
-        [GFCF(), GFCF(256, 0.3, 0, 0.5), GFCF(64, 1.0, 0, 0.5), GFCF(512, 0.1, 0, 0.5)]
-        if not even
-        else [GFCF(256, 0.1, 0, 0), GFCF(512, 0.1, 0, 0.5)]
+    knn = (
+        [
+            ItemKNN(7, 0, "gram"),
+            ItemKNN(15, 0, "cosine", user_exponent=0.5, item_exponent=0.6),
+            ItemKNN(20, 0, "gram"),
+            ItemKNN(10, 5),
+        ]
+        if even
+        else [
+            ItemKNN(100, 0, "gram", user_exponent=0.5),
+            ItemKNN("all" if len(pairs) <= _ALL_NEIGHBOURS else 300, 0, "gram", user_exponent=0.5, item_exponent=0.3),
+            ItemKNN(20, 0),
+        ]
     )
+    filters = (
+        [GFCF(256, 0.1, 0, 0), GFCF(512, 0.1, 0, 0.5), GFCF(64, -0.8, 0.2, 0.2, 2)]
+        if even
+        else [
+            GFCF(),
+            GFCF(256, 0.3, 0, 0.5),
+            GFCF(64, -0.5, 0.4, 0.4, 2),
+            GFCF(32, 1, 0.3, 0.3, 1),
+            GFCF(512, 0.1, 0, 0.5),
+        ]
+    )
+    als = [ALS(256, 100, l2, nu=1) for l2 in (200, 500)] if not even else [ALS(256, 30, 100)]
     ridges = [300, 100, 1000]
     most: int | Literal["all"] = "all" if on_gpu or pairs.n_items <= _EASE_ITEMS else _EASE_ITEMS
     ease = [
@@ -275,6 +295,7 @@ def candidates(pairs: Interactions, aim: Aim, device: torch.device) -> dict[str,
         "itemknn": list(knn),
         "gfcf": list(filters),
         "ease": list(ease),
+        "als": list(als),
         "softmax": [softmax(temperature, MF(dim=width)) for temperature in (0.1, 0.2, 0.14, 0.07)],
         **({"lightgcn": [softmax(t, LightGCN(dim=width, layers=1)) for t in (0.1, 0.2)]} if on_gpu else {}),
     }
