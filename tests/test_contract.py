@@ -29,7 +29,7 @@ SMALL = {
 
 
 @dataclass(frozen=True)
-class Mine(UniformSampler):
+class Stronger(UniformSampler):
     """Somebody's own sampler."""
 
     strength: int = 3
@@ -37,7 +37,7 @@ class Mine(UniformSampler):
 
 def every() -> list[Method]:
     named = [parse(SMALL.get(name, name), ENCODER, QUICK) for name in REGISTRY]
-    return [*named, method_of(Mine(), ENCODER, QUICK), parse("ips-cn@dns", ENCODER, QUICK)]
+    return [*named, method_of(Stronger(), ENCODER, QUICK), parse("ips-cn@dns", ENCODER, QUICK)]
 
 
 def fitted(method: Method, **options: Any) -> Fit:
@@ -100,7 +100,7 @@ def test_the_label_is_what_was_asked_for_or_what_differs_from_the_defaults() -> 
     assert parse("dns:candidates=5").having({"candidates": 7}).label == "dns:candidates=5"
     assert (eh.EASE().label, eh.EASE(l2=300).label) == ("ease", "ease:l2=300")
     assert method_of(eh.AUCSampler(alpha=0.6)).label == "auc-ns:alpha=0.6"
-    assert method_of(Mine(strength=4)).label == "Mine:strength=4"
+    assert method_of(Stronger(strength=4)).label == "Stronger:strength=4"
     assert method_of(eh.Trained(eh.UniformSampler(), eh.MACR())).label == "macr"
     assert parse("rns", objective=eh.IPS()).label == "ips-cn"
 
@@ -132,15 +132,15 @@ def test_compare_takes_samplers_methods_and_names_and_shows_progress() -> None:
     other = eh.Trained(eh.AUCSampler(), encoder=eh.LightGCN(dim=4), settings=QUICK)
     with one_thread():
         found = eh.compare(
-            SPLIT, ["rns", Mine(), eh.EASE(), other], ENCODER, 1, QUICK, k=5, device="cpu", progress=True
+            SPLIT, ["rns", Stronger(), eh.EASE(), other], ENCODER, 1, QUICK, k=5, device="cpu", progress=True
         )
     assert [(row.name, row.encoder, row.method) for row in found.rows] == [
         ("rns", "mf", "rns"),
-        ("Mine", "mf", "Mine"),
+        ("Stronger", "mf", "Stronger"),
         ("ease", None, "ease"),
         ("auc-ns", "lightgcn", "auc-ns"),
     ]
-    assert found["Mine"].at(5)["ndcg"] == found.row("Mine", 5)["ndcg"]
+    assert found["Stronger"].at(5)["ndcg"] == found.row("Stronger", 5)["ndcg"]
     with pytest.raises(eh.InputError, match="'dns' was not compared"):
         found["dns"]
 

@@ -25,6 +25,7 @@ from evenhand.training import checkpoints as checkpoint
 from evenhand.training.checkpoints import Checkpoints
 from evenhand.training.engines import Engine, Plan
 from evenhand.training.engines.numba_engine import NumbaEngine
+from evenhand.training.engines.rows_engine import RowsEngine
 from evenhand.training.engines.torch_engine import TorchEngine
 from evenhand.utils.errors import InputError, RunError
 from run_cli import evenhand, small_log, write_log
@@ -62,7 +63,7 @@ def fit(path: str, folder: Path | None = None, **changes: Any) -> Fit:
 
 def poisoned(monkeypatch: pytest.MonkeyPatch, epoch: int, step: int, what: str) -> None:
     """From this step on, the loss or the vectors of the second replica are no numbers."""
-    for engine in (TorchEngine, NumbaEngine):
+    for engine in (TorchEngine, NumbaEngine, RowsEngine):
 
         def run(self: Engine, plan: Plan, first: int, last: int, work: Any = engine.run) -> torch.Tensor:
             tally = work(self, plan, first, last)

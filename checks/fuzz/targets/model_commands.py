@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 from unittest.mock import patch
 
 from checks.fuzz.inputs import document, mutated
@@ -19,6 +20,7 @@ from evenhand.data.write import write_table
 from evenhand.models.factors import load
 from evenhand.models.folder import CONTENT
 from evenhand.training.engines.torch_engine import TorchEngine
+from evenhand.training.method import Method
 from evenhand.utils.errors import InputError
 
 NEWER = "user,item\nu00,i00\nu00,i01\nu00,i02\nu00,i03\nu01,i11\nu02,i10\nnew,i01\nnew,i02\n"
@@ -27,8 +29,12 @@ NEWER = "user,item\nu00,i00\nu00,i01\nu00,i02\nu00,i03\nu01,i11\nu02,i10\nnew,i0
 @contextlib.contextmanager
 def _short_training() -> Iterator[None]:
     """One epoch of what a blend trains, and the plain engine: to compile takes longer than an input may."""
-    short = {**blend._TRAINING, "epochs": 1}
-    with patch.object(blend, "_TRAINING", short), patch("evenhand.training.trainer.engine_for", TorchEngine):
+    fit_part = blend.fit_part
+
+    def short(part: Method, *rest: Any) -> Any:
+        return fit_part(part.having({"epochs": 1}) if part.side_by_side else part, *rest)
+
+    with patch.object(blend, "fit_part", short), patch("evenhand.training.trainer.engine_for", TorchEngine):
         yield
 
 

@@ -265,7 +265,7 @@ def candidates(pairs: Interactions, aim: Aim, device: torch.device) -> dict[str,
         ]
     )
     filters = (
-        [GFCF(256, 0.1, 0, 0), GFCF(512, 0.1, 0, 0.5), GFCF(64, -0.8, 0.2, 0.2, 2)]
+        [GFCF(0, 0, 0, 0), GFCF(64, -0.8, 0.2, 0.2, 2), GFCF(256, 0.1, 0, 0)]
         if even
         else [
             GFCF(),

@@ -76,13 +76,23 @@ def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def check_ours(folder: Path) -> None:
     """Refuse to write a model over somebody's own README.md or config.json, whatever --force says."""
-    names = [name for name in ("README.md", "config.json") if (folder / name).exists()]
-    if not names or _is_model(folder / "config.json") or (folder / "model.safetensors").is_file():
-        return
-    raise InputError(
-        f"{folder} holds a {names[0]} that no model of evenhand wrote, and a model would replace it; choose another "
-        "folder."
-    )
+    card, config = folder / "README.md", folder / "config.json"
+    foreign = [file.name for file in (card, config) if file.exists() and not _is_ours(file)]
+    if foreign and not (folder / "model.safetensors").is_file():
+        raise InputError(
+            f"{folder} holds a {foreign[0]} that no model of evenhand wrote, and a model would replace it; choose "
+            "another folder."
+        )
+
+
+def _is_ours(file: Path) -> bool:
+    """Whether it is a model's config, or a card: a run that was killed may have left the one without the other."""
+    if file.name == "config.json":
+        return _is_model(file)
+    try:
+        return file.read_text(encoding="utf-8").count("made by evenhand.") > 0
+    except (OSError, ValueError):
+        return False
 
 
 def _is_model(config: Path) -> bool:

@@ -161,7 +161,10 @@ def _authors_folder(dataset: str, data_dir: str | None) -> Path | None:
     return None
 
 
-DEFAULT_METHODS = (*METHODS, "dns:candidates=2", "ease", "als")
+DEFAULT_METHODS = (
+    *(name for name in METHODS if name in {cell.method for cell in cells("performance")}),
+    *("dns:candidates=2", "ease", "als"),
+)
 """The paper's ten rows, DNS with the other pool it may have had, and what needs no negatives at all."""
 _OWN = ("alpha", "beta", "gamma", "candidates", "probes")
 
@@ -208,7 +211,8 @@ def recipe(experiment: Experiment, asked: str) -> Recipe:
     if one.encoder_name is None:
         return _baseline(experiment, one)
     row = published_row(one.label)
-    assert row is not None, "every training method is a row of the paper"
+    if row is None:
+        raise InputError(f"'{one.label}' is no row of the paper; `evenhand compare` takes it.")
     tuned = tuned_for(experiment.dataset, experiment.encoder, one.label)
     if experiment.settings == "tuned" and tuned is None:
         known = TUNED.get((experiment.dataset, experiment.encoder), {})
