@@ -301,7 +301,7 @@ def test_where_no_checkpoint_can_be_read_the_run_starts_over_and_says_so(tmp_pat
     [
         ({"split": tiny_split(validation=0.2)}, "data train, data validation"),
         ({"encoder": MF(dim=5)}, "encoder dim"),
-        ({"encoder": LightGCN(dim=4)}, "encoder layers, encoder name"),
+        ({"encoder": LightGCN(dim=4)}, "encoder layers, encoder name, settings l2"),
         ({"method": "dns"}, "method"),
         ({"method": AUCSampler(alpha="auto", beta=0.02)}, "method"),
         (
