@@ -89,6 +89,18 @@ def test_what_is_finished_is_not_fitted_again(
     assert [o["part"] for o in again.info["tried"]][: len(done)] == [o["part"] for o in first.info["tried"]]
 
 
+def test_parts_of_other_data_or_of_another_seed_are_not_taken_up(
+    timed: tuple[Clock, list[str]], parts: tuple[Interactions, Interactions], tmp_path: Path
+) -> None:
+    _, fitted = timed
+    Recipe(budget=40).settle(*parts, 0, CPU, folder=tmp_path / "kept")
+    first = len(fitted)
+    Recipe(budget=40).settle(*parts, 1, CPU, folder=tmp_path / "kept")
+    other = held_out_share(simulate_log(80, 60, 1500, seed=9), 0.2)
+    Recipe(budget=40).settle(*other, 0, CPU, folder=tmp_path / "kept")
+    assert fitted == 3 * fitted[:first]
+
+
 def test_a_part_that_does_not_fit_is_left_out(
     parts: tuple[Interactions, Interactions], monkeypatch: pytest.MonkeyPatch
 ) -> None:

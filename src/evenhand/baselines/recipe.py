@@ -97,7 +97,7 @@ class Recipe(Baseline):
     ) -> tuple[BlendModel, Blend]:
         again = held is None or not len(held)
         rest, held = held_out_share(train, HELD_OUT, AIMS[self.aim]) if held is None or again else (train, held)
-        search = Search(self, rest, held, seed, device, Workshop(folder), on_step)
+        search = Search(self, rest, held, seed, device, Workshop(folder, rest, held, seed), on_step)
         search.run()
         chosen = search.blend()
         shares = tuple(share for _, share in chosen)
@@ -107,7 +107,7 @@ class Recipe(Baseline):
         info = {**final.info(self.label, settled), "tried": tried, "aim": self.aim, "goal": self.goal}
         if again:
             return final.settle(train, None, seed, device, on_step)[0].having(info=info), final
-        models = tuple(search.workshop.model(one, rest) for one, _ in chosen)
+        models = tuple(search.workshop.model(one) for one, _ in chosen)
         return BlendModel(models, shares, train, seeds=(seed,), info=info, fitted_to=train), final
 
     def explain(self, conditions: Any) -> str:
@@ -237,7 +237,7 @@ class Search:
             if sum(other.family == one.family for other in taking) < 2 and len(taking) < _TAKING_PART:
                 taking.append(one)
         taking += [one for one in self.tried if one.method.name in SIGNED and one not in taking]
-        lists = Shortlists.of([self.workshop.model(one, self.pairs) for one in taking], self.pairs, self.held)
+        lists = Shortlists.of([self.workshop.model(one) for one in taking], self.pairs, self.held)
         limit = EXPOSURE_LIMIT if self.recipe.goal == "exposure" else None
         shares, _ = found_weights(lists, [one.method.name in SIGNED for one in taking], limit)
         return [(one, share) for one, share in zip(taking, shares, strict=True) if share]
@@ -269,9 +269,9 @@ def candidates(pairs: Interactions, aim: Aim, device: torch.device) -> dict[str,
         if even
         else [
             GFCF(),
-            GFCF(256, 0.3, 0, 0.5),
             GFCF(64, -0.5, 0.4, 0.4, 2),
             GFCF(32, 1, 0.3, 0.3, 1),
+            GFCF(256, 0.3, 0, 0.5),
             GFCF(512, 0.1, 0, 0.5),
         ]
     )

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evenhand.data.describe import fingerprint
 from evenhand.data.interactions import Interactions
 from evenhand.models.blend_model import Part
 from evenhand.models.factors import load
@@ -21,10 +22,11 @@ _LARGEST = 2**30
 
 
 class Workshop:
-    """Finished parts by what they are; without a folder nothing is kept."""
+    """Finished parts by what they are, and the data and seed they were fitted to; without a folder nothing is kept."""
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, pairs: Interactions, held: Interactions, seed: int) -> None:
         self.folder = folder
+        self.fitted_to = [fingerprint(pairs), fingerprint(held), seed] if folder is not None else []
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
 
@@ -51,7 +53,7 @@ class Workshop:
         with atomic_file(place / "part.json") as path:
             path.write_text(json.dumps(record), encoding="utf-8")
 
-    def model(self, one: Tried, pairs: Interactions) -> Part:
+    def model(self, one: Tried) -> Part:
         """The fitted part, read again where an earlier run wrote it."""
         if one.fitted is None:
             place = self._place(one.method)
@@ -69,9 +71,6 @@ class Workshop:
     def _place(self, method: Method) -> Path | None:
         if self.folder is None:
             return None
-        described = json.dumps(
-            method.having({"seconds": None}).description() if method.side_by_side else method.description(),
-            sort_keys=True,
-            default=str,
-        )
-        return self.folder / hashlib.sha256(described.encode()).hexdigest()[:16]
+        plain = method.having({"seconds": None}) if method.side_by_side else method
+        text = json.dumps([plain.description(), *self.fitted_to], sort_keys=True, default=str)
+        return self.folder / hashlib.sha256(text.encode()).hexdigest()[:16]
