@@ -171,7 +171,7 @@ def test_the_first_trial_has_the_defaults_and_the_value_is_that_of_validation(sp
         "gamma": 0.006,
         "candidates": 5,
         "lr": 0.002,
-        "l2": 1e-4,
+        "l2": 0.01,
     }
     assert result.trials[0].parameters == defaults
     plain = train(split, MF(), AUCSampler(), 2, SETTINGS)

@@ -19,8 +19,8 @@ from evenhand.metrics.lists import count
 from evenhand.models.id_lookup import listed, positions
 from evenhand.utils.errors import InputError
 
-RIDGE = 1.0
-"""Weight of the vector's length; chosen on validation (see docs/models.md); 0.3 to 2 does nearly as well."""
+RIDGE = 10.0
+"""Weight of the vector's length; chosen on validation (see docs/models.md); 3 to 30 does nearly as well."""
 
 
 def user_vectors(item_vectors: Tensor, history: Interactions) -> Tensor:
