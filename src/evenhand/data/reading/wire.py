@@ -24,7 +24,7 @@ def owners(ids: pa.Array, size: int) -> np.ndarray:
     """int64 [n]: the rank that each id belongs to; none of the ids is null or empty.
 
     >>> owners(pa.array(["a", "b", "a"]), 4).tolist(), owners(pa.array([7, -7]), 1).tolist()
-    ([3, 0, 3], [0, 0])
+    ([1, 0, 1], [0, 0])
     """
     with np.errstate(over="ignore"):
         bits = ids.to_numpy().view(np.uint64) if pa.types.is_integer(ids.type) else _polynomials(ids)
