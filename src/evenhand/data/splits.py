@@ -37,6 +37,8 @@ class Split:
     """What a reader should know about these parts, one sentence each."""
     how: str = "given"
     """The rule that drew the test part (see `split_rules.RULES`), or given."""
+    validation_how: str | None = None
+    """The rule that drew the validation part; None where that was given, or there is none."""
 
     @cached_property
     def consumed(self) -> Interactions:
@@ -82,12 +84,14 @@ class SpreadSplit:
     description: str
     notes: tuple[str, ...] = ()
     how: str = "given"
+    validation_how: str | None = None
 
     @property
     def mine(self) -> Split:
         """The parts of this rank's users."""
         validation = None if self.validation is None else self.validation.mine
-        return Split(self.train.mine, validation, self.test.mine, self.description, self.notes, self.how)
+        parts = self.train.mine, validation, self.test.mine
+        return Split(*parts, self.description, self.notes, self.how, self.validation_how)
 
 
 def split_interactions(data: Interactions, **asked: Any) -> Split:
@@ -148,7 +152,7 @@ def split_spread(
     description = _description(how, rule, test, validation, seed, test_from)
     if validation > 0 and validation_how != how:
         description += f"; validation by the {validation_how} rule"
-    return _describe(train, validated, tested, description, notes, how)
+    return _describe(train, validated, tested, description, notes, how, validation_how if validation > 0 else None)
 
 
 def rolling_splits(
@@ -208,8 +212,10 @@ def given_split(
     for name, part in parts.items():
         if not len(part):
             raise InputError(f"the {name} part is empty, or holds only pairs of an earlier part.")
+    drawn_by = validation_how if validation > 0 else None
     whole = {name: _whole(part) for name, part in parts.items()}
-    return _describe(whole["train"], whole.get("validation"), whole["test"], description, notes).mine
+    every = whole["train"], whole.get("validation"), whole["test"]
+    return _describe(*every, description, notes, "given", drawn_by).mine
 
 
 def held_out_share(pairs: Interactions, share: float, how: str = "random") -> tuple[Interactions, Interactions]:
@@ -247,7 +253,8 @@ def _describe(
     test: SpreadLog,
     description: str,
     notes: tuple[str, ...],
-    how: str = "given",
+    how: str,
+    validation_how: str | None,
 ) -> SpreadSplit:
     """The split, with a note on test users and items that a model cannot know."""
     known = [train] if validation is None else [train, validation]
@@ -258,7 +265,7 @@ def _describe(
         where = "train" if validation is None else "train or validation"
         counts = f"{count(new_items, 'item')} and {count(new_users, 'user')}"
         notes += (f"{counts} of the test part never occur in {where}; they are kept.",)
-    return SpreadSplit(train, validation, test, description, notes, how)
+    return SpreadSplit(train, validation, test, description, notes, how, validation_how)
 
 
 def _whole(data: Interactions) -> SpreadLog:
