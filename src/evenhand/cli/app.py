@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import typer
 
 from evenhand.cli import (
@@ -21,6 +23,9 @@ from evenhand.cli import (
     update_command,
 )
 from evenhand.cli.options import quietable
+
+OVER_RANKS = ("train",)
+"""Commands that several processes under `torchrun` do together."""
 
 app = typer.Typer(
     name="evenhand",
@@ -61,3 +66,8 @@ def _root(
 
         typer.echo(f"evenhand {__version__}")
         raise typer.Exit
+    if int(os.environ.get("WORLD_SIZE") or 1) > 1 and context.invoked_subcommand not in OVER_RANKS:
+        from evenhand.utils.errors import InputError
+
+        known = ", ".join(OVER_RANKS)
+        raise InputError(f"`evenhand {context.invoked_subcommand}` runs in one process; over several runs: {known}.")
