@@ -1,4 +1,4 @@
-"""New items: the formula against a plain solution, every kind of model, and worlds whose attributes say a known part."""
+"""New items: the formula against a plain solution, every kind of model, worlds whose attributes say a known part."""
 
 from __future__ import annotations
 
