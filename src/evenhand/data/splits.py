@@ -34,6 +34,8 @@ class Split:
     """What a reader should know about these parts, one sentence each."""
     how: str = "given"
     """The rule that drew the test part (see `split_rules.RULES`), or given."""
+    validation_how: str | None = None
+    """The rule that drew the validation part; None where that was given, or there is none."""
 
     @cached_property
     def consumed(self) -> Interactions:
@@ -120,7 +122,7 @@ def split_interactions(
     description = _description(how, rule, test, validation, seed, test_from)
     if validation > 0 and validation_how != how:
         description += f"; validation by the {validation_how} rule"
-    return _describe(train, validated, tested, description, notes, how)
+    return _describe(train, validated, tested, description, notes, how, validation_how if validation > 0 else None)
 
 
 def rolling_splits(
@@ -179,7 +181,8 @@ def given_split(
     for name, part in parts.items():
         if not len(part):
             raise InputError(f"the {name} part is empty, or holds only pairs of an earlier part.")
-    return _describe(parts["train"], parts.get("validation"), parts["test"], description, notes)
+    drawn_by = validation_how if validation > 0 else None
+    return _describe(parts["train"], parts.get("validation"), parts["test"], description, notes, "given", drawn_by)
 
 
 def held_out_share(pairs: Interactions, share: float, how: str = "random") -> tuple[Interactions, Interactions]:
@@ -216,7 +219,8 @@ def _describe(
     test: Interactions,
     description: str,
     notes: tuple[str, ...],
-    how: str = "given",
+    how: str,
+    validation_how: str | None,
 ) -> Split:
     """The split, with a note on test users and items that a model cannot know."""
     known = [train] if validation is None else [train, validation]
@@ -226,7 +230,7 @@ def _describe(
         where = "train" if validation is None else "train or validation"
         counts = f"{count(int(new_items.sum()), 'item')} and {count(int(new_users.sum()), 'user')}"
         notes += (f"{counts} of the test part never occur in {where}; they are kept.",)
-    return Split(train, validation, test, description, notes, how)
+    return Split(train, validation, test, description, notes, how, validation_how)
 
 
 def _description(how: str, rule: Rule, test: float, validation: float, seed: int, test_from: str | float | None) -> str:
