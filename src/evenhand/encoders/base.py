@@ -15,7 +15,6 @@ from evenhand.data.interactions import Interactions
 from evenhand.utils import keyed
 from evenhand.utils.errors import InputError
 
-
 _AT_ONCE = 2**16
 """Rows that are drawn at once where only some of them are held."""
 
@@ -70,15 +69,10 @@ class Tables(nn.Module):
     """Whether the model's vectors are something else than the tables."""
 
     def __init__(
-        self,
-        train: Interactions,
-        dim: int,
-        seeds: Sequence[int],
-        device: torch.device | str,
-        part: RowsHeld | None = None,
+        self, train: Interactions | RowsHeld, dim: int, seeds: Sequence[int], device: torch.device | str
     ) -> None:
         super().__init__()
-        self._held = part or RowsHeld(train.n_users, train.n_items)
+        self._held = train if isinstance(train, RowsHeld) else RowsHeld(train.n_users, train.n_items)
         tables = [_xavier_normal(self._held, dim, seed) for seed in seeds]
         self.users = nn.Parameter(torch.stack([users for users, _ in tables]).to(device))
         self.items = nn.Parameter(torch.stack([items for _, items in tables]).to(device))

@@ -22,7 +22,7 @@ from evenhand.objectives import Scored
 from evenhand.samplers.base import Batch, rows
 from evenhand.training.checkpoints import Checkpoints
 from evenhand.training.early_stopping import EarlyStopping
-from evenhand.training.engines import Plan, engine_for
+from evenhand.training.engines import engine_for
 from evenhand.training.evaluation import Evaluator, best_final
 from evenhand.training.l2 import add_gradient
 from evenhand.training.state import TrainState
@@ -96,7 +96,7 @@ class Trainer(TrainState):
 
     def run_epoch(self, epoch: int, pause: Callable[[], bool] = lambda: False) -> EpochLog | None:
         """Run the epoch from where it stands; None if `pause` asked to stop after one of its steps."""
-        plan = Plan.of(self.seeds, epoch, len(self.users), self.steps, self.device)
+        plan = self.engine.plan(epoch)
         self.loss.begin_epoch(epoch)
         if self.step == 0:
             self.loss.refresh(self.model, epoch)

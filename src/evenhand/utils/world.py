@@ -106,6 +106,8 @@ class World:
 
     def __init__(self, rank: int = 0, size: int = 1, store: Any = None, device: torch.device | None = None) -> None:
         self.rank, self.size, self._store = rank, size, store
+        self.joined = False
+        """Whether a launcher started this process; it may be the only one."""
         self.sent = 0
         """Bytes sent to other ranks so far by `exchange` and `swap`."""
         self._device = device
@@ -136,7 +138,10 @@ class World:
                 f"RANK, WORLD_SIZE and {TIMEOUT} in the environment must be numbers ({problem})."
             ) from problem
         if size == 1:
-            return World.alone()
+            world = World.alone()
+            if "WORLD_SIZE" in os.environ:
+                world.joined, _current = True, world
+            return world
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # when one leaves, torch warns the others at length
         import torch
         import torch.distributed as dist
@@ -159,7 +164,7 @@ class World:
             world._gpus = dist.new_group(backend="nccl", timeout=patience)
         else:
             world._device = None
-        _current = world
+        world.joined, _current = True, world
         return world
 
     # ---- what is sent

@@ -242,9 +242,7 @@ class ShardedEngine(Engine):
         prior = tables.prior[r, asked % self._n_items][None]
         return tables._replace(**mine, prior=prior, drawn=share.drawn[None])
 
-    def _return_whole(
-        self, shares: list[Share], row: np.ndarray, send: np.ndarray, users: Table, items: Table
-    ) -> None:
+    def _return_whole(self, shares: list[Share], row: np.ndarray, send: np.ndarray, users: Table, items: Table) -> None:
         """Return the sum of each slot: one contribution as float32, several as int64, which give the same total."""
         dim = users.rows.shape[2]
         times, place = np.zeros(len(row), dtype=np.int32), np.empty(len(row), dtype=np.int64)
@@ -268,7 +266,8 @@ class ShardedEngine(Engine):
         ]  # fmt: skip
         at_owner = items.slot, items.touched, items.times, self._sums, self._used
         for single, values, several, counts, sums in self._exchanged(messages):
-            steps.add_rows(single, self._mine, values, np.ones(len(single), dtype=np.int32), *at_owner)
+            once_each = np.ones(len(single), dtype=np.int32)
+            steps.add_rows(single, self._mine, steps.all_in_units(values), once_each, *at_owner)
             steps.add_rows(several, self._mine, sums, counts, *at_owner)
         steps.to_gradients(self._used, self._sums, items.gradient)
 

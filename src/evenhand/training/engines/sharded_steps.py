@@ -11,11 +11,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import prange, types
-from numba.extending import overload
+from numba import prange
 from numba.np.ufunc.parallel import get_thread_id
 
-from evenhand.training.engines.choices import BLOCK, FAST, decide_block, look_at, put_beside, dot
+from evenhand.training.engines.choices import BLOCK, FAST, decide_block, dot, look_at, put_beside
 from evenhand.training.engines.draws import free_item, free_item_by_weight, group_and_place, holds, scaled, uniform
 from evenhand.training.engines.steps import give_slot
 from evenhand.utils.compiled import compiled
@@ -183,7 +182,9 @@ def _optimal_block(
 
 
 @compiled(error_model="numpy", fastmath=FAST)
-def slopes_of(of: Any, positives: Any, negatives: Any, users: Any, items: Any, size: Any, losses: Any, slopes: Any) -> None:
+def slopes_of(
+    of: Any, positives: Any, negatives: Any, users: Any, items: Any, size: Any, losses: Any, slopes: Any
+) -> None:
     """Losses, and ∂loss / ∂(s⁻ - s⁺) of each positive, of the mean over `size` positives."""
     for b in range(len(of)):
         margin = np.float64(dot(users, of[b], items, negatives[0, b], 0) - dot(users, of[b], items, positives[b], 0))
@@ -264,39 +265,34 @@ def sum_items(
                 more[place[slot], k] += in_units(np.float32(slope * users[0, of[b], k]))
 
 
+@compiled(error_model="numpy", forceinline=True)
 def in_units(number: Any) -> Any:
-    """A fraction in parts of 1 / UNIT, nan as 0; a whole number is in parts already."""
-    if not isinstance(number, np.floating | float):
-        return number
-    cut = min(max(float(number), -_MOST), _MOST)
+    """A number in parts of 1 / UNIT; nan is 0."""
+    cut = min(max(np.float64(number), -_MOST), _MOST)
     return np.int64(np.rint(cut * UNIT)) if cut == cut else np.int64(0)
 
 
-@overload(in_units, inline="always")
-def _in_units(number: Any) -> Any:
-    if isinstance(number, types.Integer):
-        return lambda number: number
-
-    def fraction(number: Any) -> Any:
-        cut = min(max(np.float64(number), -_MOST), _MOST)
-        return np.int64(np.rint(cut * UNIT)) if cut == cut else np.int64(0)
-
-    return fraction
+@compiled(error_model="numpy")
+def all_in_units(values: Any) -> Any:
+    found = np.empty(values.shape, dtype=np.int64)
+    for i in range(values.shape[0]):
+        for k in range(values.shape[1]):
+            found[i, k] = in_units(values[i, k])
+    return found
 
 
 @compiled(error_model="numpy")
 def add_rows(
     row: Any, n: Any, values: Any, counts: Any, slot: Any, touched: Any, times: Any, sums: Any, used: Any
 ) -> None:  # fmt: skip
-    """At the owner of `n` rows a replica: add what a rank has for them, be it fractions or whole numbers."""
+    """At the owner of `n` rows a replica: add the whole numbers that a rank has for them."""
     for i in range(len(row)):
         r, mine = row[i] // n, row[i] % n
         fresh = slot[r, mine] < 0
         used[1, r] = give_slot(slot, touched, times, r, mine, used[1, r], np.float32(counts[i]))
         s = slot[r, mine]
         for k in range(values.shape[1]):
-            number = in_units(values[i, k])
-            sums[r, s, k] = number if fresh else sums[r, s, k] + number
+            sums[r, s, k] = values[i, k] if fresh else sums[r, s, k] + values[i, k]
 
 
 @compiled(error_model="numpy")
