@@ -8,6 +8,7 @@ import typer
 
 from evenhand.cli import (
     audit_command,
+    benchmark_command,
     compare_command,
     data_command,
     evaluate_command,
@@ -45,6 +46,7 @@ app.command("export")(export_command.command)
 app.command("update")(update_command.command)
 app.command("evaluate")(evaluate_command.command)
 app.command("audit")(audit_command.command)
+app.command("benchmark")(benchmark_command.command)
 app.command("methods")(methods_command.command)
 app.command("metrics")(metrics_command.command)
 app.add_typer(data_command.app, name="data")
