@@ -17,11 +17,12 @@ from torch import Tensor
 
 from evenhand.data.reading.wire import exchange_arrays, total
 from evenhand.data.spread_log import SpreadLog
+from evenhand.metrics.exposure import NO_ITEM
 from evenhand.metrics.slots import AnswerSheet, ItemPopularity
 from evenhand.metrics.users import UserMetrics, score_sheet
-from evenhand.models.topk import top_items_first
+from evenhand.models.topk import top_of
 from evenhand.training.evaluation import Result, Results, sampled
-from evenhand.utils.world import Blocks, World
+from evenhand.utils.world import Blocks
 
 _ROWS, _COLUMNS = 64, 4096
 """Users and items of one product."""
@@ -78,7 +79,7 @@ class SpreadEvaluator:
             np.asarray(self.hot, dtype=bool),
             self.exclude.mine,
             shown_again=False,
-            all_users=ItemPopularity.of_counts(self.exclude.popularity),
+            all_users=ItemPopularity.of(self.exclude, self.exclude.n_items),
         )
         scored = score_sheet(np.concatenate(lists), sheet, self.ks)
         order = np.argsort(np.concatenate(exchange_arrays(world, [mine] * world.size)))
@@ -106,9 +107,10 @@ class SpreadEvaluator:
         asked = place[own.users] >= 0
         whose, item = place[own.users][asked], own.items[asked].astype(np.int64)
         owner = items.owner(item)
-        pairs = [np.stack([whose[owner == rank], items.local(item[owner == rank])], axis=1) for rank in range(world.size)]
+        to = [owner == rank for rank in range(world.size)]
+        pairs = [np.stack([whose[one], items.local(item[one])], axis=1) for one in to]
         came = np.concatenate(exchange_arrays(world, pairs))
-        return tuple(came[np.argsort(came[:, 0], kind="stable")].T.copy())  # type: ignore[return-value]
+        return tuple(came[np.argsort(came[:, 0], kind="stable")].T.copy())
 
     def _blocks(self) -> Iterator[_Block]:
         for first in range(0, len(self.users), _AT_ONCE):
@@ -118,21 +120,57 @@ class SpreadEvaluator:
 
     def _lists(self, block: _Block, users: Tensor, items: Tensor, k: int) -> np.ndarray:
         """int64 [this rank's users of the block, k]: their best items."""
-        world, blocks = self.truth.world, Blocks.of_items(self.truth.n_items, self.truth.world.size)
-        own = users[torch.from_numpy(self.truth.users.local(block.mine))]
-        came = torch.cat(world.exchange([own] * world.size))
+        world = self.truth.world
+        came = torch.cat(world.exchange([users[torch.from_numpy(self.truth.users.local(block.mine))]] * world.size))
         vectors = torch.zeros(-(-len(block.users) // _ROWS) * _ROWS, users.shape[1])
         vectors[torch.from_numpy(np.argsort(block.owner, kind="stable"))] = came
-        names = torch.from_numpy(blocks.mine(world.rank))
         found = [
-            self._best(block.first, vectors[row : row + _ROWS], items, names, k)
-            for row in range(0, len(vectors), _ROWS)
+            self._best(block.first + row, vectors[row : row + _ROWS], items, k) for row in range(0, len(vectors), _ROWS)
         ]
-        scores, best = (torch.cat(parts)[: len(block.users)] for parts in zip(*found, strict=True))
-        to = [torch.from_numpy(np.flatnonzero(block.owner == rank)) for rank in range(world.size)]
-        scores, best = (torch.cat(world.exchange([part[one] for one in to])) for part in (scores, best))
-        shape = (world.size, len(block.mine), -1)
-        return _merged(scores.view(shape).transpose(0, 1), best.view(shape).transpose(0, 1), k)
+        scores, best = (np.concatenate(parts)[: len(block.users)] for parts in zip(*found, strict=True))
+        to = [block.owner == rank for rank in range(world.size)]
+        scores, best = (
+            np.concatenate(exchange_arrays(world, [part[one] for one in to])).reshape(world.size, len(block.mine), k)
+            for part in (scores, best)
+        )
+        return _merged(list(scores), list(best), k)[1]
 
-    def _best(self, first: int, vectors: Tensor, items: Tensor, names: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """The k best of this rank's items for a few users: scores and items [_ROWS, k], -inf and -1 where there are fewer."""
+    def _best(self, first: int, vectors: Tensor, items: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The k best of this rank's items for a few users from place `first` on: scores and items [n, k]."""
+        names = Blocks.of_items(self.truth.n_items, self.truth.world.size).mine(self.truth.world.rank)
+        whose, known = self._known
+        here = slice(*np.searchsorted(whose, [first, first + len(vectors)]))
+        scores, found = [], []
+        for begin in range(0, max(len(items), 1), _WIDEST):
+            some = items[begin : begin + _WIDEST]
+            columns = torch.zeros(-(-len(some) // _COLUMNS) * _COLUMNS, items.shape[1])
+            columns[: len(some)] = some
+            score = torch.cat([vectors @ part.T for part in columns.split(_COLUMNS)], dim=1)[:, : len(some)]
+            inside = (known[here] >= begin) & (known[here] < begin + len(some))
+            score[whose[here][inside] - first, known[here][inside] - begin] = -torch.inf
+            items_of, values = top_of(score.nan_to_num_(-torch.inf), min(k, len(some)))
+            scores.append(values.numpy())
+            found.append(names[begin : begin + len(some)][items_of.numpy()])
+        return _merged(scores, found, k)
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Users who are evaluated together."""
+
+    first: int
+    """Where in all evaluated users they begin."""
+    users: np.ndarray
+    owner: np.ndarray
+    mine: np.ndarray
+    """Those of this rank."""
+
+
+def _merged(scores: Sequence[np.ndarray], items: Sequence[np.ndarray], k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k best of several lists [n, …] each, of equal ones the lowest item first; -inf and -1 where few are left."""
+    n = len(scores[0])
+    score = np.concatenate([*scores, np.full((n, k), -np.inf, dtype=np.float32)], axis=1)
+    item = np.concatenate([*items, np.full((n, k), -1)], axis=1)
+    order = np.lexsort((item, -score), axis=1)[:, :k]
+    score, item = (np.take_along_axis(part, order, axis=1) for part in (score, item))
+    return score, np.where(np.isneginf(score), NO_ITEM, item)

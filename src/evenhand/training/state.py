@@ -48,17 +48,17 @@ class TrainState:
         check_served(self.work)
         self.world = World.current()
         """The processes that train together; what follows is this one's part, users and items by their blocks."""
-        log = held = None
-        if self.work.ranks:
-            log, held = (None if part is None else spread(part, self.world) for part in (train, held_out))
-            train, held_out = log.mine, None if held is None else held.mine
-        self.train, self.held_out = train, held_out
-        self.samplers = _bind(samplers, train, device)
+        log = spread(train, self.world) if self.work.ranks else None
+        if log is not None and held_out is not None:
+            held_out = spread(held_out, self.world)
+        self.train = mine = _mine(train if log is None else log)
+        self.held_out = None if held_out is None else _mine(held_out)
+        self.samplers = _bind(samplers, mine, device)
         self.shares = objective.shares_negatives
         """Whether all positives of a batch have the same negatives."""
         if self.shares:
             self.samplers[0].draw_shared(torch.zeros(1, 1, dtype=torch.float64, device=device))  # or a reason not to
-        self.model = encoder.start(train, seeds, device) if log is None else _part(encoder, log, seeds, device)
+        self.model = encoder.start(mine, seeds, device) if log is None else _part(encoder, log, seeds, device)
         if objective.init_std is not None:
             self.model.rescale(objective.init_std)
         self.negatives = self.work.negatives
@@ -66,16 +66,16 @@ class TrainState:
         self.l2 = [s.l2 or 0.0 for s in self._each]
         """λ of each replica for the rows of a batch."""
         self._lazy = _updates_lazily(self.settings, encoder, self.model)
-        self._new_loss = partial(objective.start, train, self.model, self.seeds)
+        self._new_loss = partial(objective.start, mine, self.model, self.seeds)
         self._start_loss()
         self.step = 0
         """The next batch of the epoch; not 0 where an epoch was interrupted."""
         self.tally = torch.zeros(3, len(self.seeds), dtype=torch.float64, device=device)
         """Sums over the epoch's steps so far: loss, hot share, false share."""
-        usable = self.samplers[0].eligible.cpu().numpy()[train.users]
-        self.notes = _skipped_users(train, usable, self.world if log else World.alone())
-        self.users = torch.from_numpy(train.users[usable].astype(np.int64)).to(device)
-        self.items = torch.from_numpy(train.items[usable].astype(np.int64)).to(device)
+        usable = self.samplers[0].eligible.cpu().numpy()[mine.users]
+        self.notes = _skipped_users(mine, usable, self.world)
+        self.users = torch.from_numpy(mine.users[usable].astype(np.int64)).to(device)
+        self.items = torch.from_numpy(mine.items[usable].astype(np.int64)).to(device)
         """int64 [N]: the pairs to learn from."""
         self.pairs = len(self.users)
         """How many pairs all processes learn from."""
@@ -86,7 +86,7 @@ class TrainState:
         if not self.pairs:
             raise InputError("there is nothing to train on: every user has consumed every item.")
         self.hot = torch.from_numpy(hot).to(device)
-        self.held_out_keys = None if held_out is None else torch.from_numpy(held_out.keys).to(device)
+        self.held_out_keys = None if self.held_out is None else torch.from_numpy(self.held_out.keys).to(device)
 
     @property
     def steps(self) -> int:
@@ -117,6 +117,19 @@ class TrainState:
             given = given.to(mine.device)
             mine.copy_(torch.where(given.isnan(), mine, given))
         self._start_loss()
+
+    def put_together(self, sides: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """User and item tables [R, n, d] of all processes, on rank 0; the others are left with empty ones."""
+        world, found = self.world, []
+        blocks = Blocks.of_users(self.work.n_users, world.size), Blocks.of_items(self.work.n_items, world.size)
+        for mine, placed in zip(sides, blocks, strict=True):
+            rows = mine.transpose(0, 1).contiguous()
+            parts = world.exchange([rows, *[rows[:0]] * (world.size - 1)])
+            whole = rows.new_empty((placed.n if world.speaks else 0, *rows.shape[1:]))
+            for rank, part in enumerate(parts if world.speaks else ()):
+                whole[torch.from_numpy(placed.mine(rank))] = part
+            found.append(whole.transpose(0, 1).contiguous())
+        return found[0], found[1]
 
     def _start_loss(self) -> None:
         """A loss for the tables as they are: it may take its own first values from them."""
@@ -199,6 +212,10 @@ def _part(encoder: Encoder, log: SpreadLog, seeds: Sequence[int], device: torch.
     assert isinstance(encoder, MF)
     items = Blocks.of_items(log.n_items, log.world.size).mine(log.world.rank)
     return encoder.start_part(RowsHeld(log.n_users, log.n_items, log.user_numbers, items), seeds, device)
+
+
+def _mine(part: Interactions | SpreadLog) -> Interactions:
+    return part.mine if isinstance(part, SpreadLog) else part
 
 
 def spread(part: Interactions | SpreadLog, world: World) -> SpreadLog:

@@ -279,17 +279,17 @@ class World:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """An `InputError` that any rank raises in the block is raised on all at its end; nothing is sent within."""
-        problem = None
+        """An `InputError` or `RunError` of one rank in the block is that of all at its end; nothing is sent within."""
+        problem: InputError | RunError | None = None
         try:
             yield
-        except InputError as found:
+        except (InputError, RunError) as found:
             if self.size == 1:
                 raise
             problem = found
-        for sentence in self.gathered(None if problem is None else str(problem)):
-            if sentence is not None:
-                raise InputError(sentence) from problem
+        for said in self.gathered(None if problem is None else [isinstance(problem, InputError), str(problem)]):
+            if said is not None:
+                raise (InputError if said[0] else RunError)(said[1]) from problem
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
@@ -321,6 +321,11 @@ class World:
             self._store.wait([_REPORTED], timedelta(seconds=1))
             return str(self._store.get(_REPORTED).decode())
         return None
+
+    @property
+    def restarted(self) -> bool:
+        """Whether the launcher started all processes again because one had failed: they go on from a checkpoint."""
+        return self.joined and int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0) > 0
 
     @property
     def speaks(self) -> bool:
