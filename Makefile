@@ -1,6 +1,8 @@
 # Everything a newcomer needs: `make demo` to see it work, `make test` to check it.
 PYTHON ?= python3
 PIP = .venv/bin/pip install --quiet -c constraints.txt
+# One process per core, eight at most.
+PYTEST = .venv/bin/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 
 .PHONY: demo test check audit-dependencies package test-lowest drift torture fuzz bench bench-peers clean
 
@@ -10,13 +12,13 @@ demo: .venv/installed
 	  --methods popular,ease,dns,pns,auc-ns,recipe:budget=10
 
 test: .venv/installed-dev
-	.venv/bin/python -m pytest
+	$(PYTEST)
 
 check: .venv/installed-dev
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
-	.venv/bin/python -m pytest
+	$(PYTEST)
 	$(MAKE) --no-print-directory audit-dependencies
 
 # Known vulnerabilities of what evenhand runs on. Without a network it says that it did not run.
@@ -25,7 +27,8 @@ audit-dependencies: .venv/installed
 	  { $(PYTHON) -m venv .venv-audit && .venv-audit/bin/pip install --quiet pip-audit; }
 	@.venv/bin/python scripts/audit_dependencies.py .venv-audit/bin/pip-audit
 
-# sdist and wheel in dist/, the wheel tried in a fresh environment outside the checkout.
+# sdist, wheel and bill of materials in dist/, built twice to the same bytes; the wheel is tried in a fresh environment
+# outside the checkout.
 package:
 	$(PYTHON) scripts/check_package.py
 

@@ -10,6 +10,8 @@ from evenhand.utils import progress
 
 # Test data are small, so a second thread would only wait; and on a busy machine waiting threads are slow.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Tables are as wide as they need, whatever the terminal (pytest-xdist tells its workers how wide that is).
+os.environ.pop("COLUMNS", None)
 # Lines of progress come after some seconds, so whether a test sees one would depend on how busy the machine is.
 progress.LINE_EVERY = progress.SILENT_FOR = 1e9
 
