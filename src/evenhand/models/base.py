@@ -109,7 +109,7 @@ class Model(ABC):
         tables = [self._table(replica, asked, k, known) for replica in replicas]
         if fallback:
             popular = asked.popular_lists(self.known, k)
-            tables = [pa.concat_tables([_marked(one, False), _marked(popular, True)]) for one in tables]
+            tables = [_joined(one, popular) for one in tables]
         if seed == "all":
             tables = [
                 t.append_column("seed", pa.array(np.full(len(t), s))) for s, t in zip(self.seeds, tables, strict=True)
@@ -218,5 +218,9 @@ class Model(ABC):
             )
 
 
-def _marked(table: pa.Table, fallback: bool) -> pa.Table:
-    return table.append_column("fallback", pa.array(np.full(len(table), fallback)))
+def _joined(own: pa.Table, popular: pa.Table) -> pa.Table:
+    """Both, marked in a column fallback; users are texts where the ids asked for have another type than the model's."""
+    parts = [t.append_column("fallback", pa.array(np.full(len(t), t is popular))) for t in (own, popular)]
+    if own["user"].type != popular["user"].type:
+        parts = [part.set_column(0, "user", part["user"].cast(pa.string())) for part in parts]
+    return pa.concat_tables(parts)

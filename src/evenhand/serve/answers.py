@@ -101,6 +101,7 @@ class Answers:
     def _best(
         model: Model, row: int, k: int, exclude: Interactions | None, only: Tensor | None
     ) -> tuple[np.ndarray, np.ndarray]:
+        k = min(k, model.known.n_items)
         items, scores = model.best_items(np.array([row]), k, exclude=exclude, only=only, replica=model.best)
         return items[0][items[0] >= 0], scores[0][items[0] >= 0]
 
@@ -136,7 +137,7 @@ class Answers:
             if given is not None:
                 allowed[torch.from_numpy(self._found(given, name, notes))] = name == "only"
         if not allowed.any():
-            raise RefusedError(422, "nothing is left to recommend: `only` and `exclude` leave out every item.")
+            raise RefusedError(404, "nothing is left to recommend: `only` and `exclude` leave out every item.")
         return allowed
 
     def _found(self, ids: Sequence[object], name: str, notes: list[str]) -> np.ndarray:
@@ -176,9 +177,13 @@ def _one_user(items: np.ndarray, item_ids: pa.Array) -> Interactions:
 
 
 def _why_popular(user: object, place: int | None, history: Sequence[object] | None) -> str:
+    if place is not None:
+        return f"the user {str(user)!r} has no history."
     if history is not None:
         return "the history holds no item that the model knows."
-    return f"the model does not know the user {str(user)!r}." if place is None else "the user has no history."
+    return (
+        "neither a user nor a history is given." if user is None else f"the model does not know the user {str(user)!r}."
+    )
 
 
 def _version(folder: Path) -> str:

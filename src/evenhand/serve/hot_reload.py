@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -43,19 +44,19 @@ class HotModel:
 
     def look(self) -> None:
         """Load the folder if any of its files has changed since the last look."""
-        found = signature(self.folder)
-        if found == self._seen:
-            return
-        self._seen = found  # as it was before reading: a change meanwhile is seen at the next look
-        try:
-            self.current = Answers.of_folder(self.folder)
-        except (InputError, OSError, MemoryError) as problem:
-            self.problem = one_line(problem)
-            LOG.warning("the new model was not loaded, the older one goes on: %s", self.problem)
-        else:
-            self.loaded_at, self.problem = time.time(), None
-            LOG.info("model %s loaded", self.current.version)
-        self.on_reload(self.problem is None)
+        while (found := signature(self.folder)) != self._seen:
+            self._seen = found
+            try:
+                self.current = Answers.of_folder(self.folder)
+            except (InputError, OSError, MemoryError) as problem:
+                if signature(self.folder) != found:
+                    continue  # half of it was replaced while it was read
+                self.problem = one_line(problem)
+                LOG.warning("the new model was not loaded, the older one goes on: %s", self.problem)
+            else:
+                self.loaded_at, self.problem = time.time(), None
+                LOG.info("model %s loaded", self.current.version)
+            self.on_reload(self.problem is None)
 
     def _watch(self) -> None:
         while not self._stop.wait(self._every):
@@ -67,12 +68,19 @@ class HotModel:
 
 def signature(folder: Path) -> Signature:
     """What changes when any file of the model is replaced; missing files are None."""
-    found: list[tuple[int, int, int, int] | None] = []
-    for name in FILES:
-        try:
-            status = (folder / name).stat()
-        except OSError:
-            found.append(None)
-        else:
-            found.append((status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size))
-    return tuple(found)
+    try:
+        here = os.open(folder, os.O_RDONLY)  # all files of one folder, even if another takes its name meanwhile
+    except OSError:
+        return ()
+    try:
+        return tuple(_status(name, here) for name in FILES)
+    finally:
+        os.close(here)
+
+
+def _status(name: str, folder: int) -> tuple[int, int, int, int] | None:
+    try:
+        found = os.stat(name, dir_fd=folder)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size

@@ -6,10 +6,16 @@ import logging
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
 from evenhand.utils.errors import InputError
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from evenhand.serve.hot_reload import HotModel
 
 _PATIENCE = 30
 """Seconds that requests under way have when the server is asked to stop."""
@@ -22,28 +28,38 @@ def serve(
 ) -> None:
     """Answer requests until the process is asked to stop; `ready` gets the address and what is served."""
     try:
-        import uvicorn
+        import uvicorn  # noqa: F401
 
-        from evenhand.serve.web import application
+        import evenhand.serve.web  # noqa: F401
     except ImportError as problem:
         raise InputError(f"serving needs {problem.name}; install it with pip install 'evenhand[serve]'.") from None
     from evenhand.serve.hot_reload import HotModel
 
     torch.set_num_threads(1)  # requests share the cores, and none of them is large enough to share out
     hot = HotModel(folder)
-    listening = _listen(host, port)
-    config = uvicorn.Config(
-        application(hot),
-        log_level=logging.WARNING,
-        access_log=False,
-        limit_concurrency=_MOST_WAITING,
-        timeout_graceful_shutdown=_PATIENCE,
-        server_header=False,
-    )
-    port = listening.getsockname()[1]
-    with listening:
+    with _listen(host, port) as listening:
+        port = listening.getsockname()[1]
         ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}", hot.current.description)
-        uvicorn.Server(config).run(sockets=[listening])
+        server_of(hot).run(sockets=[listening])
+
+
+def server_of(hot: HotModel) -> uvicorn.Server:
+    """Not yet running."""
+    import uvicorn
+
+    from evenhand.serve.web import MOST_BYTES, application
+
+    return uvicorn.Server(
+        uvicorn.Config(
+            application(hot),
+            log_level=logging.WARNING,
+            access_log=False,
+            limit_concurrency=_MOST_WAITING,
+            timeout_graceful_shutdown=_PATIENCE,
+            h11_max_incomplete_event_size=MOST_BYTES,
+            server_header=False,
+        )
+    )
 
 
 def _listen(host: str, port: int) -> socket.socket:

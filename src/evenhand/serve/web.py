@@ -14,7 +14,7 @@ from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, StrictStr
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -24,13 +24,19 @@ from evenhand.serve.hot_reload import LOG, HotModel
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import one_line
 
-MOST_K, MOST_IDS, MOST_BYTES, LONGEST_ID = 1_000, 100_000, 2**20, 1_000
-"""Of one request: list length, ids of one list, bytes of a body, characters of an id."""
+MOST_K, MOST_IDS, MOST_IN_URL, MOST_BYTES, LONGEST_ID = 1_000, 100_000, 100, 2**20, 1_000
+"""Of one request: list length, ids of one list in a body and in a URL, bytes of a body, characters of an id."""
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
+
+def _whole(value: Any) -> Any:
+    """To JSON 17.0 is the integer 17."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 Text = Annotated[StrictStr, Field(max_length=LONGEST_ID)]
-Id = Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)] | Text
-K = Annotated[int, Field(ge=1, le=MOST_K, description="Length of the list.")]
+Id = Annotated[Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)] | Text, BeforeValidator(_whole)]
+K = Annotated[int, Field(ge=1, le=MOST_K, description="Length of the list."), BeforeValidator(_whole)]
 
 
 class _Filters(BaseModel):
@@ -45,23 +51,22 @@ class UserQuery(_Filters):
     """Who is asked for in a URL."""
 
     user: Text
-    exclude: list[Text] | None = Field(None, max_length=MOST_IDS, description="Items never to recommend.")
-    only: list[Text] | None = Field(None, max_length=MOST_IDS, description="Recommend no other items.")
+    exclude: list[Text] | None = Field(None, max_length=MOST_IN_URL, description="Items never to recommend.")
+    only: list[Text] | None = Field(None, max_length=MOST_IN_URL, description="Recommend no other items.")
 
 
 class Body(_Filters):
-    """A user, a history, or both: then the history counts, and what the user had is not recommended either."""
+    """A user, a history, or both: then the history counts, and what the user had is not recommended either.
+
+    Neither is a visitor of whom nothing is known.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     user: Id | None = None
     history: list[Id] | None = Field(None, max_length=MOST_IDS, description="Items that somebody interacted with.")
     exclude: list[Id] | None = Field(None, max_length=MOST_IDS, description="Items never to recommend.")
     only: list[Id] | None = Field(None, max_length=MOST_IDS, description="Recommend no other items.")
-
-    @model_validator(mode="after")
-    def _someone(self) -> Body:
-        if self.user is None and self.history is None:
-            raise ValueError("name a user, or give a history")
-        return self
 
 
 class SimilarQuery(BaseModel):
@@ -175,12 +180,16 @@ def application(hot: HotModel) -> FastAPI:
         """Counters and latencies in the text format of Prometheus."""
         return PlainTextResponse(generate_latest(counters.registry), media_type="text/plain; version=0.0.4")
 
-    @app.get("/card", response_class=PlainTextResponse)
-    async def card() -> PlainTextResponse:
-        """The model's card, in Markdown."""
-        return PlainTextResponse(hot.current.card, media_type="text/markdown")
+    @app.get("/card", response_class=_Markdown)
+    async def card() -> _Markdown:
+        """The model's card."""
+        return _Markdown(hot.current.card)
 
     return app
+
+
+class _Markdown(PlainTextResponse):
+    media_type = "text/markdown"
 
 
 class _Counters:
@@ -243,7 +252,8 @@ async def _invalid(_: Request, problem: Exception) -> JSONResponse:
     """The first thing wrong with the parameters, in one sentence."""
     assert isinstance(problem, RequestValidationError)
     first = problem.errors()[0]
-    where = ".".join(str(part) for part in first["loc"][1:])
+    parts = [str(part) for part in first["loc"][1:]]
+    where = ".".join(part for part in parts if part.isidentifier() or part.isdecimal())  # no names of types
     if first["type"] == "json_invalid":
         return _problem(400, "the body is no JSON.")
     text = first["msg"].removeprefix("Value error, ")
