@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import typer
 
 from evenhand.cli import (
     audit_command,
+    benchmark_command,
     compare_command,
     data_command,
     evaluate_command,
@@ -22,6 +25,9 @@ from evenhand.cli import (
     update_command,
 )
 from evenhand.cli.options import quietable
+
+OVER_RANKS = ("train",)
+"""Commands that several processes under `torchrun` do together."""
 
 app = typer.Typer(
     name="evenhand",
@@ -42,6 +48,7 @@ app.command("export")(export_command.command)
 app.command("update")(update_command.command)
 app.command("evaluate")(evaluate_command.command)
 app.command("audit")(audit_command.command)
+app.command("benchmark")(benchmark_command.command)
 app.command("methods")(methods_command.command)
 app.command("metrics")(metrics_command.command)
 app.add_typer(data_command.app, name="data")
@@ -63,3 +70,8 @@ def _root(
 
         typer.echo(f"evenhand {__version__}")
         raise typer.Exit
+    if int(os.environ.get("WORLD_SIZE") or 1) > 1 and context.invoked_subcommand not in OVER_RANKS:
+        from evenhand.utils.errors import InputError
+
+        known = ", ".join(OVER_RANKS)
+        raise InputError(f"`evenhand {context.invoked_subcommand}` runs in one process; over several runs: {known}.")

@@ -115,6 +115,27 @@ class Filtering:
 
 
 @dataclass(frozen=True)
+class Newcomers:
+    """Items that were not in the log, and what is known of them."""
+
+    new_items: Annotated[
+        str | None, _option("A file of items with attributes, known and new ones; the new ones join.", "New items")
+    ] = None
+    attributes: Annotated[
+        str | None,
+        _option("Its columns that count (default all): genre,title:text; or :category, :number, :vector.", "New items"),
+    ] = None
+    exposure: Annotated[
+        float, _option("How much new items are shown together; 1: as much as known ones on average.", "New items")
+    ] = 1.0
+
+    def __post_init__(self) -> None:
+        if self.new_items is None and (self.attributes is not None or self.exposure != 1):
+            name = "exposure" if self.attributes is None else "attributes"
+            raise InputError(f"--{name} is about --new-items; name the file too.")
+
+
+@dataclass(frozen=True)
 class Splitting:
     """Which interactions are held out, and what may be looked at when."""
 

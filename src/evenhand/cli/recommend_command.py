@@ -44,6 +44,7 @@ def command(
             rich_help_panel="New users",
         ),
     ] = False,
+    newcomers: opt.Newcomers,
     items_file: opt.ItemsFile = None,
     title: opt.Title = None,
     seed: Annotated[
@@ -70,19 +71,19 @@ def command(
     if out is not None:
         check_target(Path(out), force)
     chosen = _seed(seed)
-    loaded = served = load(model)
     said = {role: getattr(reading, role) for role in ("user", "item") if remembered.is_given(context, role)}
+    loaded, notes = remembered.with_newcomers(load(model), newcomers, said.get("item"))
+    served = loaded
     titles = remembered.titles_for(loaded, items_file, title, said.get("item"))
     limits = _limits(filtering, items_file, said, loaded)
     if chosen is not None:
         limits["seed"] = chosen
-    notes: list[str] = []
     left_out = None
     if new_users is not None:
-        how, notes = remembered.reading_for(new_users, reading, context, loaded)
+        how, more = remembered.reading_for(new_users, reading, context, loaded)
         history = _history(new_users, how)
         served = loaded.fold_in(history)
-        notes += served.known.notes
+        notes += [*more, *served.known.notes]
         left_out = _absent(history.user_ids, served.known.user_ids) if fallback else None
     ids = None if users is None else _ids(users, "user", said, loaded)
     table = served.recommend(ids, k, known=filtering.known, fallback=fallback, **limits)

@@ -24,6 +24,7 @@ from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
     from evenhand.models.factors import FactorModel
+    from evenhand.models.new_items import NewItems
 
 
 class Model(ABC):
@@ -82,6 +83,10 @@ class Model(ABC):
     @abstractmethod
     def with_users(self, history: Interactions) -> Self:
         """The same model for other users, who interacted with these of its items."""
+
+    @abstractmethod
+    def with_items(self, added: NewItems) -> Self:
+        """The same model with more items, which are mixtures of its own."""
 
     def recommend(
         self,
@@ -147,6 +152,18 @@ class Model(ABC):
 
         folded = self.with_users(usable_history(history, self.known))
         return folded.having(known=with_earlier(folded.known, self.known))
+
+    def with_new_items(self, source: Any, *, item: str = "item", attributes: Any = None, exposure: float = 1.0) -> Self:
+        """This model with the items of a file or table that nobody has yet, from their attributes, without training.
+
+        `source` has a column of ids (`item`) and attributes of known *and* new items: categories (several with |
+        between them, or a list), numbers, texts, or vectors. All columns count, or those named in `attributes`, as
+        `["genre", "title:text"]`; a kind is category, number, text or vector. New items together get `exposure` times
+        the place in lists that as many known ones have on average.
+        """
+        from evenhand.models.new_items import with_new_items
+
+        return with_new_items(self, source, item=item, attributes=attributes, exposure=exposure)
 
     def on_cpu(self) -> Self:
         """The same with its tensors in main memory."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,9 @@ from evenhand.data.interactions import Interactions
 from evenhand.metrics.lists import count
 from evenhand.models.base import Model
 from evenhand.models.topk import Score, by_product, top_items
+
+if TYPE_CHECKING:
+    from evenhand.models.new_items import NewItems
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +142,19 @@ class FactorModel(Model):
             info={**self.info, "folded_in": history.n_users},
             metrics={},
             tables=None,
+        )
+
+    def with_items(self, added: NewItems) -> Self:
+        mix = added.mix(self.scorer(self.best))
+
+        def joined(rows: Tensor) -> Tensor:
+            return added.joined(rows, np.stack([mix.rows(one.double().cpu().numpy()) for one in rows]))
+
+        return replace(
+            self,
+            item_vectors=joined(self.item_vectors),
+            tables=None if self.tables is None else (self.tables[0], joined(self.tables[1])),
+            known=added.moved(self.known),
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,9 @@ from evenhand.metrics.lists import count
 from evenhand.models.base import Model
 from evenhand.models.topk import Score, top_by
 from evenhand.utils.errors import InputError
+
+if TYPE_CHECKING:
+    from evenhand.models.new_items import NewItems
 
 _MOST = 2**53
 """Up to here a float64 can count."""
@@ -255,3 +258,7 @@ class ItemWeightModel(Model):
     def with_users(self, history: Interactions) -> Self:
         info = {**self.info, "folded_in": history.n_users}
         return replace(self, known=history, seen=history, info=info, metrics={})
+
+    def with_items(self, added: NewItems) -> Self:
+        table = added.table(self.table, self.scorer(self.best))
+        return replace(self, table=table, known=added.moved(self.known), seen=added.moved(self.seen))
