@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import typer
 
 from evenhand.cli import (
@@ -24,10 +22,7 @@ from evenhand.cli import (
     tune_command,
     update_command,
 )
-from evenhand.cli.options import quietable
-
-OVER_RANKS = ("train",)
-"""Commands that several processes under `torchrun` do together."""
+from evenhand.cli.options import check_over_ranks, quietable
 
 app = typer.Typer(
     name="evenhand",
@@ -70,8 +65,5 @@ def _root(
 
         typer.echo(f"evenhand {__version__}")
         raise typer.Exit
-    if int(os.environ.get("WORLD_SIZE") or 1) > 1 and context.invoked_subcommand not in OVER_RANKS:
-        from evenhand.utils.errors import InputError
-
-        known = ", ".join(OVER_RANKS)
-        raise InputError(f"`evenhand {context.invoked_subcommand}` runs in one process; over several runs: {known}.")
+    if context.invoked_subcommand is not None and context.invoked_subcommand != "data":
+        check_over_ranks(context.invoked_subcommand)

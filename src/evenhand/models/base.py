@@ -110,6 +110,18 @@ class Model(ABC):
         column fallback. Equal scores come in the order of the items' ids.
         """
         asked = Asked.of(self.known, users, exclude, only, exclude_pairs, fallback)
+        return with_notes(self.lists(asked, k, seed=seed, known=known, fallback=fallback), asked.notes)
+
+    def lists(
+        self,
+        asked: Asked,
+        k: int,
+        *,
+        seed: int | Literal["all"] | None = None,
+        known: bool = False,
+        fallback: bool = False,
+    ) -> pa.Table:
+        """What `recommend` answers, once it is known for whom and out of what."""
         replicas = range(len(self.seeds)) if seed == "all" else [self.replica(seed)]
         tables = [self._table(replica, asked, k, known) for replica in replicas]
         if fallback:
@@ -119,7 +131,7 @@ class Model(ABC):
             tables = [
                 t.append_column("seed", pa.array(np.full(len(t), s))) for s, t in zip(self.seeds, tables, strict=True)
             ]
-        return with_notes(pa.concat_tables(tables), asked.notes)
+        return pa.concat_tables(tables)
 
     def similar(self, item: Any, k: int = 10, *, seed: int | None = None) -> pa.Table:
         """The k items most like this one, best first: item, score (see `likeness`); fewer where fewer are like it."""
