@@ -16,6 +16,7 @@ from evenhand.cli import (
     recommend_command,
     reproduce_command,
     rerank_command,
+    serve_command,
     similar_command,
     train_command,
     tune_command,
@@ -36,6 +37,7 @@ app.command("train")(train_command.command)
 app.command("tune")(tune_command.command)
 app.command("recommend")(recommend_command.command)
 app.command("rerank")(rerank_command.command)
+app.command("serve")(serve_command.command)
 app.command("similar")(similar_command.command)
 app.command("export")(export_command.command)
 app.command("update")(update_command.command)
