@@ -2,7 +2,8 @@
 
     python scripts/pages.py [--results results] [--root .]
 
-What stands between `<!-- results:NAME -->` and `<!-- /results:NAME -->` is replaced, the rest is written by hand.
+What stands between `<!-- results:NAME -->` and `<!-- /results:NAME -->` is replaced, the rest is written by hand;
+docs/scoreboard.md is written whole.
 A test compares the pages with the results.
 """
 
@@ -18,7 +19,11 @@ import reproduction_blocks
 from page_text import replaced
 from reproduction_tables import Experiments
 
+from evenhand.experiments.results import Results
+from evenhand.experiments.scoreboard import scoreboard
+from evenhand.experiments.suite import known_suite
 from evenhand.paper.experiment import SWEEPS
+from evenhand.report import scoreboard_markdown
 
 
 def pages(results: Path, root: Path) -> dict[str, str]:
@@ -30,7 +35,7 @@ def pages(results: Path, root: Path) -> dict[str, str]:
             for name, block in made.items():
                 text = replaced(text, name, block)
             found[path] = text
-    return found
+    return found | {"docs/scoreboard.md": scoreboard_markdown(scoreboard(Results(results), known_suite()))}
 
 
 def drawings(results: Path) -> dict[str, str]:

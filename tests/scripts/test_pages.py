@@ -178,6 +178,10 @@ def test_the_pages_can_be_read_in_one_sitting(page: str) -> None:
     assert 150 <= len((ROOT / "docs" / page).read_text(encoding="utf-8").splitlines()) <= 250
 
 
+def test_the_scoreboard_can_be_read_at_once() -> None:
+    assert len((ROOT / "docs" / "scoreboard.md").read_text(encoding="utf-8").splitlines()) <= 200
+
+
 def test_the_results_are_compact() -> None:
     files = [path for path in RESULTS.rglob("*") if path.is_file() and ".work" not in path.parts]
     assert len(files) <= 5
