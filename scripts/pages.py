@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+import bias_block
 import charts
 import contest_blocks
 import contest_field
@@ -29,7 +30,8 @@ from evenhand.report import scoreboard_markdown
 def pages(results: Path, root: Path) -> dict[str, str]:
     """Every page with its blocks as the results have them."""
     found: dict[str, str] = {}
-    for blocks in (reproduction_blocks.blocks(Experiments.read(results)), contest_blocks.blocks(results)):
+    made_of = (reproduction_blocks.blocks(Experiments.read(results)), contest_blocks.blocks(results))
+    for blocks in (*made_of, bias_block.blocks(results)):
         for path, made in blocks.items():
             text = found.get(path) or (root / path).read_text(encoding="utf-8")
             for name, block in made.items():

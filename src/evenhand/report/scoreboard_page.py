@@ -144,7 +144,7 @@ def scoreboard_rows(board: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
         for row in _mixed(one):
             where = (one["set"], one["test"])
             if "printed" in row:
-                name = f"{row['method']}, {row['source']}{MARKS[row['chosen_on']]}"
+                name = f"{row['method']} ({row['source']}){MARKS[row['chosen_on']]}"
                 yield (*where, name, _short(row["recall"]), _short(row["ndcg"]), "", "", "", "")
             elif row["status"] == "failed":
                 yield (*where, row["name"], "failed", "", "", "", "", "")
