@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,9 +27,15 @@ def command(
     users: Annotated[str | None, typer.Option(help="A file with a column of user ids; all users without it.")] = None,
     k: Annotated[int, typer.Option("--k", "-k", help="Length of the lists.")] = 20,
     out: Annotated[
-        str | None, typer.Option(help="A .parquet, .csv or .tsv file; standard output (csv) without it.")
+        str | None,
+        typer.Option(
+            help="A .parquet, .csv or .tsv file, or postgresql://USER@HOST/DATABASE; standard output (csv) without it."
+        ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+    table: Annotated[
+        str | None, typer.Option(help="Table of the database, or schema.table (default recommendations).")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over an existing file, or table.")] = False,
     json: opt.Json = False,
     *,
     filtering: opt.Filtering,
@@ -56,10 +63,7 @@ def command(
 
     Files are read as the training log was, unless options say otherwise. Ids that the model does not know are counted.
     """
-    from pathlib import Path
-
     from evenhand.cli import remembered, show
-    from evenhand.data.write import check_target, write_table
     from evenhand.metrics.lists import count
     from evenhand.models.factors import load
     from evenhand.models.filters import joined, notes_of
@@ -68,8 +72,7 @@ def command(
 
     if users is not None and new_users is not None:
         raise InputError("--users and --new-users exclude each other; run the command once for each.")
-    if out is not None:
-        check_target(Path(out), force)
+    shown = _checked(out, table, force)
     chosen = _seed(seed)
     said = {role: getattr(reading, role) for role in ("user", "item") if remembered.is_given(context, role)}
     loaded, notes = remembered.with_newcomers(load(model), newcomers, said.get("item"))
@@ -86,24 +89,53 @@ def command(
         notes += [*more, *served.known.notes]
         left_out = _absent(history.user_ids, served.known.user_ids) if fallback else None
     ids = None if users is None else _ids(users, "user", said, loaded)
-    table = served.recommend(ids, k, known=filtering.known, fallback=fallback, **limits)
+    lists = served.recommend(ids, k, known=filtering.known, fallback=fallback, **limits)
     if left_out is not None and len(left_out):
-        table = joined([table, loaded.recommend(left_out, k, known=filtering.known, fallback=True, **limits)])
-    notes += notes_of(table)
-    table = loaded.titled(table.replace_schema_metadata(), titles)
+        lists = joined([lists, loaded.recommend(left_out, k, known=filtering.known, fallback=True, **limits)])
+    notes += notes_of(lists)
+    lists = loaded.titled(lists.replace_schema_metadata(), titles)
     if out is not None:
-        write_table(remembered.with_own_names(table, loaded), Path(out))
+        _write(remembered.with_own_names(lists, loaded), out, table)
     if json:
-        document = {"recommendations": table.to_pylist()} if out is None else {"out": out, "rows": len(table)}
+        document = {"recommendations": lists.to_pylist()} if out is None else {"out": shown, "rows": len(lists)}
         show.print_json(document | {"notes": notes})
         return
     # Standard output may be the csv file itself.
     for note in notes:
         print(f"note: {one_line(note)}", file=sys.stderr)
     if out is None:
-        show.print_csv(remembered.with_own_names(table, loaded))
+        show.print_csv(remembered.with_own_names(lists, loaded))
     else:
-        print(f"{count(len(table), 'recommendation')} written to {visible(out)}.")
+        print(f"{count(len(lists), 'recommendation')} written to {visible(shown)}.")
+
+
+_TABLE = "recommendations"
+
+
+def _checked(out: str | None, table: str | None, force: bool) -> str | None:
+    """How --out is called in messages, once it is certain that it can be written to."""
+    from evenhand.data.database import check_database, is_database, without_password
+    from evenhand.data.write import check_target
+    from evenhand.utils.errors import InputError
+
+    if out is not None and is_database(out):
+        check_database(out, table or _TABLE, force)
+        return f"{without_password(out)}, table {table or _TABLE}"
+    if table is not None:
+        raise InputError("--table is one of a database; name it with --out postgresql://USER@HOST/DATABASE.")
+    if out is not None:
+        check_target(Path(out), force)
+    return out
+
+
+def _write(lists: pa.Table, out: str, table: str | None) -> None:
+    from evenhand.data.database import is_database, write_database
+    from evenhand.data.write import write_table
+
+    if is_database(out):
+        write_database(lists, out, table or _TABLE)
+    else:
+        write_table(lists, Path(out))
 
 
 def _limits(filtering: opt.Filtering, items_file: str | None, said: dict[str, str], model: Model) -> dict[str, Any]:
