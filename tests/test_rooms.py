@@ -26,6 +26,7 @@ ROOMS = (
     ("audit",),
     ("report",),
     ("paper",),
+    ("serve",),
     ("cli",),
     ("__main__",),
 )

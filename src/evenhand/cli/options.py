@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Annotated, Any, get_type_hints
@@ -19,6 +20,17 @@ from evenhand.utils.errors import InputError
 
 def _option(help_text: str, panel: str, *names: str) -> Any:
     return typer.Option(*names, help=help_text, rich_help_panel=panel)
+
+
+OVER_RANKS = ("train", "recommend", "audit", "data describe")
+"""Commands that several processes under `torchrun` do together."""
+
+
+def check_over_ranks(command: str) -> None:
+    """Refuse under `torchrun` what only one process can do."""
+    if int(os.environ.get("WORLD_SIZE") or 1) > 1 and command not in OVER_RANKS:
+        known = ", ".join(OVER_RANKS)
+        raise InputError(f"`evenhand {command}` runs in one process; over several runs: {known}.")
 
 
 Data = Annotated[

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from evenhand.data.interactions import Interactions
+    from evenhand.data.parts import PartsFolder
     from evenhand.models.base import Model
+
+_TABLE = "recommendations"
 
 
 @flattened
@@ -29,13 +32,18 @@ def command(
     out: Annotated[
         str | None,
         typer.Option(
-            help="A .parquet, .csv or .tsv file, or postgresql://USER@HOST/DATABASE; standard output (csv) without it."
+            help="A .parquet, .csv or .tsv file, a folder/ or s3://… for parquet files in parts, or "
+            "postgresql://USER@HOST/DATABASE; standard output (csv) without it."
         ),
     ] = None,
     table: Annotated[
-        str | None, typer.Option(help="Table of the database, or schema.table (default recommendations).")
+        str | None,
+        typer.Option(help=f"Table of a database, or schema.table (default {_TABLE}).", rich_help_panel="Lists"),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over an existing file, or table.")] = False,
+    parts: Annotated[
+        int | None, typer.Option(help="Write so many parts into the folder --out.", rich_help_panel="Lists")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over existing files, or a table.")] = False,
     json: opt.Json = False,
     *,
     filtering: opt.Filtering,
@@ -66,13 +74,14 @@ def command(
     from evenhand.cli import remembered, show
     from evenhand.metrics.lists import count
     from evenhand.models.factors import load
-    from evenhand.models.filters import joined, notes_of
+    from evenhand.models.filters import Asked, joined, notes_of
+    from evenhand.models.list_parts import write_lists
     from evenhand.utils.errors import InputError
     from evenhand.utils.text import one_line, visible
 
     if users is not None and new_users is not None:
         raise InputError("--users and --new-users exclude each other; run the command once for each.")
-    shown = _checked(out, table, force)
+    folder, shown = _target(out, parts, table, force)
     chosen = _seed(seed)
     said = {role: getattr(reading, role) for role in ("user", "item") if remembered.is_given(context, role)}
     loaded, notes = remembered.with_newcomers(load(model), newcomers, said.get("item"))
@@ -89,16 +98,38 @@ def command(
         notes += [*more, *served.known.notes]
         left_out = _absent(history.user_ids, served.known.user_ids) if fallback else None
     ids = None if users is None else _ids(users, "user", said, loaded)
-    lists = served.recommend(ids, k, known=filtering.known, fallback=fallback, **limits)
+    strangers = None
     if left_out is not None and len(left_out):
-        lists = joined([lists, loaded.recommend(left_out, k, known=filtering.known, fallback=True, **limits)])
-    notes += notes_of(lists)
-    lists = loaded.titled(lists.replace_schema_metadata(), titles)
-    if out is not None:
-        _write(remembered.with_own_names(lists, loaded), out, table)
+        strangers = loaded.recommend(left_out, k, known=filtering.known, fallback=True, **limits)
+
+    def finished(table: pa.Table) -> pa.Table:
+        return loaded.titled(table.replace_schema_metadata(), titles)
+
+    if folder is not None:
+        which = {"seed": limits.pop("seed", None), "known": filtering.known, "fallback": fallback}
+        asked = Asked.of(served.known, ids, fallback=fallback, **limits)
+        written = write_lists(
+            served,
+            asked,
+            k,
+            folder,
+            parts=parts,
+            finished=lambda table: remembered.with_own_names(finished(table), loaded),
+            more=strangers,
+            **which,
+        )
+        notes += dict.fromkeys([*asked.notes, *(() if strangers is None else notes_of(strangers))])
+        rows, into = sum(part.rows for part in written), f" in {count(len(written), 'part')}"
+    else:
+        lists = served.recommend(ids, k, known=filtering.known, fallback=fallback, **limits)
+        lists = lists if strangers is None else joined([lists, strangers])
+        notes += notes_of(lists)
+        lists, rows, into = finished(lists), len(lists), ""
+        if out is not None:
+            _write(remembered.with_own_names(lists, loaded), out, table)
     if json:
-        document = {"recommendations": lists.to_pylist()} if out is None else {"out": shown, "rows": len(lists)}
-        show.print_json(document | {"notes": notes})
+        document = {"recommendations": lists.to_pylist()} if out is None else {"out": shown, "rows": rows}
+        show.print_json(document | ({} if folder is None else {"parts": len(written)}) | {"notes": notes})
         return
     # Standard output may be the csv file itself.
     for note in notes:
@@ -106,26 +137,39 @@ def command(
     if out is None:
         show.print_csv(remembered.with_own_names(lists, loaded))
     else:
-        print(f"{count(len(lists), 'recommendation')} written to {visible(shown)}.")
+        print(f"{count(rows, 'recommendation')} written to {visible(shown)}{into}.")
 
 
-_TABLE = "recommendations"
+def _target(out: str | None, parts: int | None, table: str | None, force: bool) -> tuple[PartsFolder | None, str]:
+    """The folder for lists in parts, where --out names one; anything else is checked as a file or a database.
 
-
-def _checked(out: str | None, table: str | None, force: bool) -> str | None:
-    """How --out is called in messages, once it is certain that it can be written to."""
+    Also what --out is called in messages.
+    """
     from evenhand.data.database import check_database, is_database, without_password
-    from evenhand.data.write import check_target
+    from evenhand.data.parts import PartsFolder
+    from evenhand.data.reading.files import is_uri
+    from evenhand.data.write import ENDINGS, check_target
     from evenhand.utils.errors import InputError
+    from evenhand.utils.world import World
 
+    world = World.current()
     if out is not None and is_database(out):
+        if parts is not None or world.size > 1:
+            raise InputError("a database takes the lists of one process, and no --parts.")
         check_database(out, table or _TABLE, force)
-        return f"{without_password(out)}, table {table or _TABLE}"
+        return None, f"{without_password(out)}, table {table or _TABLE}"
     if table is not None:
         raise InputError("--table is one of a database; name it with --out postgresql://USER@HOST/DATABASE.")
-    if out is not None:
-        check_target(Path(out), force)
-    return out
+    if parts is None and world.size == 1 and not (out is not None and (is_uri(out) or out.endswith("/"))):
+        if out is not None:
+            check_target(Path(out), force)
+        return None, str(out)
+    if out is None or Path(out).suffix in ENDINGS:
+        raise InputError("lists in parts are parquet files in a folder; name the folder with --out.")
+    folder = PartsFolder(out)
+    with world.together():
+        folder.check_target(force)
+    return folder, out
 
 
 def _write(lists: pa.Table, out: str, table: str | None) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +16,6 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.reading.wire import exchange_arrays, exchange_ids, total
 from evenhand.utils.text import count
 from evenhand.utils.world import Blocks, World
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,14 +98,15 @@ class SpreadLog:
 
     def random_keys(self, seed: int) -> np.ndarray:
         """uint64 [pairs of this rank]: the same for a pair, wherever it lies."""
-        keys = np.empty(len(self.mine), dtype=np.uint64)
-        block = self.user_numbers // self.users.block
-        starts = np.flatnonzero(np.diff(block, prepend=-1))
-        ends = self.mine.indptr[np.append(starts[1:], len(block))]
-        for user, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        keys, first, activity = np.empty(len(self.mine), dtype=np.uint64), self.first_numbers, self.mine.activity
+        if not len(keys):
+            return keys
+        # A run of users whose pairs follow one another is a piece of the stream; in one process all of it.
+        runs = np.flatnonzero(np.append(True, first[1:] != first[:-1] + activity[:-1]))
+        ends = [*self.mine.indptr[runs[1:]].tolist(), len(keys)]
+        for user, end in zip(runs.tolist(), ends, strict=True):
             begin = int(self.mine.indptr[user])
-            stream = np.random.PCG64(seed).advance(int(self.first_numbers[user]))
-            keys[begin:end] = stream.random_raw(end - begin)
+            keys[begin:end] = np.random.PCG64(seed).advance(int(first[user])).random_raw(end - begin)
         return keys
 
     def take(self, mask: np.ndarray) -> SpreadLog:
