@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -216,15 +216,15 @@ class Search:
             method = method.having({"seconds": self.left / 2})
         began = clock()
         try:
-            fitted, epochs = fit_part(method, self.pairs, self.held, self.seed, self.device)
+            fit = fit_part(method, self.pairs, self.held, self.seed, self.device)
         except StoppedError:
             raise
         except (InputError, RunError):  # too large for this machine, or without a solution: others remain
             self.families[family].clear()
             return
         seconds = clock() - began
-        value = self.evaluator.evaluate([fitted.scorer(fitted.best)])[0][self.k].mean("ndcg")
-        one = Tried(family, method, fitted, value, seconds, epochs)
+        value = self.evaluator.evaluate([fit.model.scorer(fit.model.best)])[0][self.k].mean("ndcg")
+        one = Tried(family, method, cast("Part", fit.model), value, seconds, fit.epochs)
         self.workshop.keep(one)
         self.tried.append(one)
 

@@ -243,6 +243,10 @@ class Method(ABC):
         """With everything filled in that it leaves to the protocol, the encoder or the data."""
         return self
 
+    def closed(self) -> Self:
+        """With the usual values for what a fit would settle on validation, as a search has values of its own."""
+        return self
+
     # ---- fitting
 
     def fit(
