@@ -305,6 +305,10 @@ class Method(ABC):
     ) -> Fit:
         """The method's `model`, made of what it knew and of `new`; new users and items join."""
 
+    def work(self, train: Interactions) -> float:
+        """Seconds of one core that a fit in closed form takes, roughly; measured at 800,000 pairs × 41,000 items."""
+        return 0.0
+
     @abstractmethod
     def explain(self, conditions: Conditions) -> str:
         """What fitting it will take, in one line."""
