@@ -29,10 +29,10 @@ from contest_measures import KS, alone_in, forget_gpu_peak, hardware, memory, on
 from evenhand.data.describe import fingerprint
 from evenhand.data.splits import Split
 from evenhand.encoders import ENCODERS
+from evenhand.experiments.results import Results, Run, check_writable, work_folder
 from evenhand.experiments.search_space import search_space
 from evenhand.experiments.tune import tune
 from evenhand.methods import parse
-from evenhand.paper.results import Results, Run, check_writable, work_folder
 from evenhand.paper.user_values import store
 from evenhand.training.method import Fit, Method
 from evenhand.training.run import versions

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from evenhand.experiments.results import DIGITS, WORK, Comparison, Results, Run
 from evenhand.metrics.statistics import Interval, bootstrap_over_users, compare_metric
 from evenhand.metrics.users import UserMetrics
-from evenhand.paper.results import DIGITS, WORK, Comparison, Results, Run
 from evenhand.paper.user_values import COMPARED, Runs, load
 
 CONTEST = "contest"

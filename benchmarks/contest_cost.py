@@ -24,7 +24,7 @@ from contest_compare import CONTEST, label
 from contest_measures import alone_in, forget_gpu_peak, hardware, memory
 
 from evenhand.data.splits import Split
-from evenhand.paper.results import Results, Run
+from evenhand.experiments.results import Results, Run
 from evenhand.training.method import Method
 from evenhand.training.run import versions
 from evenhand.training.settings import resolve_device

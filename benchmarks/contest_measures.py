@@ -15,8 +15,8 @@ import torch
 
 from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
+from evenhand.experiments.results import DIGITS
 from evenhand.metrics.catalogue import METRICS
-from evenhand.paper.results import DIGITS
 from evenhand.training.early_stopping import STOPPING_K
 from evenhand.training.evaluation import Evaluator
 from evenhand.training.method import Fit

@@ -19,9 +19,9 @@ from contest_measures import alone_in, hardware
 import evenhand as eh
 from evenhand.data.popularity import HotRule
 from evenhand.data.simulate import Simulation
+from evenhand.experiments.results import DIGITS, Results, Run
 from evenhand.methods import parse
 from evenhand.models.topk import top_by
-from evenhand.paper.results import DIGITS, Results, Run
 from evenhand.training.evaluation import Evaluator
 from evenhand.training.method import Fit
 from evenhand.training.run import versions

@@ -9,8 +9,8 @@ import altair as alt
 import vl_convert
 from contest_field import Field, title
 
+from evenhand.experiments.results import Document
 from evenhand.paper.published import cells
-from evenhand.paper.results import Document
 from evenhand.paper.tables import grids
 
 KINDS = ["LightGCN", "MF", "baseline", "blend"]

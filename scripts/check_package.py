@@ -2,13 +2,17 @@
 
     python scripts/check_package.py [FOLDER]
 
-The wheel is built from the sdist, so a file that the sdist lacks is missed here. It is installed in a fresh
-environment and works in an empty folder outside the checkout. FOLDER (dist) is where both are left.
+The wheel is built from the sdist, so a file that the sdist lacks is missed here. A second build, from the unpacked
+sdist, must give the same bytes. The wheel is installed in a fresh environment and works in an empty folder outside the
+checkout. FOLDER (dist) is where both are left, beside a bill of materials (CycloneDX) of that environment.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -17,11 +21,13 @@ import time
 import tomllib
 import venv
 import zipfile
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 NEVER_SHIPPED = ("__pycache__", ".pyc", ".nbi", ".nbc")
+BUILD_TOOLS = ("build==1.6.1", "cyclonedx-bom==7.5.0")
 ADDED_BY_THE_BUILD = {"PKG-INFO", "pyproject.toml", ".gitignore"}
 WRITE_PARTS = """
 from pathlib import Path
@@ -41,21 +47,73 @@ def main(folder: str = "dist") -> None:
     out = Path(folder).resolve()
     with tempfile.TemporaryDirectory(prefix="evenhand-package-") as name:
         place = Path(name)
-        sdist, wheel = build(out, place)
+        builder = fresh_environment(place / "builder")
+        run("get the build tools", builder, "-m", "pip", "install", "--quiet", *BUILD_TOOLS)
+        sdist, wheel = build(builder, ROOT, place / "dist")
         check_sdist(sdist)
         check_wheel(wheel)
-        try_out(install(wheel, place), place / "empty")
-    print(f"{sdist.name} and {wheel.name} are good, and lie in {out}.")
+        check_repeats(builder, sdist, wheel, place)
+        python = install(wheel, place)
+        bill = write_bill(builder, python, wheel)
+        try_out(python, place / "empty")
+        out.mkdir(parents=True, exist_ok=True)
+        for made in (sdist, wheel, bill):
+            shutil.copy(made, out)
+    print(f"{sdist.name}, {wheel.name} and {bill.name} are good, and lie in {out}.")
 
 
-def build(out: Path, place: Path) -> tuple[Path, Path]:
-    builder = fresh_environment(place / "builder")
-    run("get build", builder, "-m", "pip", "install", "--quiet", "build")
-    made = place / "dist"
-    run("build", builder, "-m", "build", "--outdir", made, ROOT)
-    (sdist,), (wheel,) = made.glob("*.tar.gz"), made.glob("*.whl")
-    out.mkdir(parents=True, exist_ok=True)
-    return sdist.rename(out / sdist.name), wheel.rename(out / wheel.name)
+def build(builder: Path, source: Path, folder: Path) -> tuple[Path, Path]:
+    """sdist and wheel; the build backend and what it needs have the versions of pyproject.toml and constraints.txt."""
+    fixed = {"SOURCE_DATE_EPOCH": committed_at(), "PIP_CONSTRAINT": str(ROOT / "constraints.txt")}
+    run("build", builder, "-m", "build", "--outdir", folder, source, more=fixed)
+    (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
+    return sdist, wheel
+
+
+def committed_at() -> str:
+    """The time that files in the archives carry: that of the last commit, or a fixed one outside of a checkout."""
+    if (ROOT / ".git").exists():
+        return run("", "git", "-C", ROOT, "log", "-1", "--format=%ct").strip()
+    return "1580601600"
+
+
+def check_repeats(builder: Path, sdist: Path, wheel: Path, place: Path) -> None:
+    """Built once more, elsewhere and from the unpacked sdist, both have the same bytes."""
+    with tarfile.open(sdist) as archive:
+        archive.extractall(place / "unpacked", filter="data")
+    (source,) = (place / "unpacked").iterdir()
+    for one, again in zip((sdist, wheel), build(builder, source, place / "again"), strict=True):
+        if one.read_bytes() != again.read_bytes():
+            sys.exit(f"{one.name} has other bytes when it is built again from the sdist")
+
+
+def write_bill(builder: Path, python: Path, wheel: Path) -> Path:
+    """What the wheel runs on, each with its version and licence, as installed from constraints.txt on this platform."""
+    version = wheel.name.split("-")[1]
+    bill = wheel.with_name(f"evenhand-{version}.cdx.json")
+    command = ("environment", "--pyproject", ROOT / "pyproject.toml", "--mc-type", "library", "--output-reproducible")
+    fixed = {"SOURCE_DATE_EPOCH": committed_at()}
+    run("bill of materials", builder, "-m", "cyclonedx_py", *command, "--of", "JSON", "-o", bill, python, more=fixed)
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
+        metadata = archive.read(name).decode()
+    found = json.loads(bill.read_text(encoding="utf-8"))
+    refuse(f"{bill.name} lacks", missing_from(found, metadata))
+    for one in found["components"]:  # the wheel was installed from a folder of this machine
+        one["externalReferences"] = [a for a in one.get("externalReferences", ()) if not a["url"].startswith("file:")]
+    bill.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return bill
+
+
+def missing_from(bill: dict[str, Any], metadata: str) -> set[str]:
+    """What the wheel's metadata requires outside of extras and the bill does not name with a version."""
+    lines = re.findall(r"^Requires-Dist: ([\w.-]+)(.*)$", metadata, re.MULTILINE)
+    required = {_normal(name) for name, rest in lines if "extra ==" not in rest}
+    return required - {_normal(one["name"]) for one in bill.get("components", ()) if one.get("version")}
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def check_sdist(path: Path) -> None:
@@ -117,11 +175,11 @@ def fresh_environment(folder: Path) -> Path:
     return folder / ("Scripts" if os.name == "nt" else "bin") / "python"
 
 
-def run(what: str, *command: object, cwd: Path | None = None) -> str:
+def run(what: str, *command: object, cwd: Path | None = None, more: Mapping[str, str] | None = None) -> str:
     """The command's output; where it fails, all it said and the end of this script."""
     began = time.perf_counter()
     # The checkout must not be found by accident.
-    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | dict(more or {})
     ended = subprocess.run(list(map(str, command)), cwd=cwd, env=clean, capture_output=True, text=True)
     if ended.returncode:
         sys.exit(f"{' '.join(map(str, command))}\n{ended.stdout}{ended.stderr}exit code {ended.returncode}")

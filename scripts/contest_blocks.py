@@ -9,8 +9,8 @@ import numpy as np
 from contest_field import AGAINST, LEVEL, POOLED, TITLES, Field, Gap, fields, pooled_gaps, title
 from page_text import label, listed, paragraph, short, signed, spread, table
 
+from evenhand.experiments.results import Results, Run
 from evenhand.metrics.statistics import holm, paired_over_seeds
-from evenhand.paper.results import Results, Run
 
 PAPER = ("ml-100k-paper", "ml-1m-paper")
 RANDOM = ("ml-100k-random-0", "ml-100k-random-1", "ml-100k-random-2")

@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from evenhand.experiments.results import Comparison, Results, Run
 from evenhand.metrics.statistics import holm
-from evenhand.paper.results import Comparison, Results, Run
 
 AGAINST = ("ease", "als")
 """Whom every method is compared with."""

@@ -10,10 +10,10 @@ from typing import Any
 
 from page_text import ENCODERS, SETS, label, listed
 
+from evenhand.experiments.results import Document, documents
 from evenhand.paper.claims import Claim, claims
 from evenhand.paper.experiment import DEFAULT_METHODS, published_row
 from evenhand.paper.published import LOWER_IS_BETTER, Cell, cells
-from evenhand.paper.results import Document, documents
 from evenhand.paper.tables import NEAR, Pair, pair
 from evenhand.paper.user_values import REFERENCE
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 import evenhand as eh
+from evenhand.experiments.results import Comparison, Document, Results, Run
 from evenhand.metrics.statistics import summarise
 from evenhand.paper.experiment import Experiment
 from evenhand.paper.reproduce import METRICS
-from evenhand.paper.results import Comparison, Document, Results, Run
 
 SPREAD = np.array([-0.001, 0.0, 0.0, 0.001])
 

@@ -26,11 +26,11 @@ from evenhand.cli.searching import trials_at_once
 from evenhand.data.popularity import HotRule
 from evenhand.data.write import write_table
 from evenhand.experiments.compare import compare
+from evenhand.experiments.results import RUNS, Results, Run, as_written
 from evenhand.metrics.evaluate import evaluate, evaluate_named
 from evenhand.models import topk
 from evenhand.models.id_lookup import known_positions
 from evenhand.models.topk import by_product, top_by
-from evenhand.paper.results import RUNS, Results, Run, as_written
 from evenhand.training.run import seed_numbers
 from evenhand.utils import memory
 from evenhand.utils.errors import InputError, unknown

@@ -24,11 +24,11 @@ from checks.fuzz.command_seeds import command_seeds
 from checks.fuzz.targets.target import SEEDS
 from evenhand.audit.document import to_json
 from evenhand.data.interactions import Interactions
+from evenhand.experiments.results import COMPARISONS, MEASUREMENTS, RUNS, Comparison, Results, Run
 from evenhand.models import FactorModel
 from evenhand.models.blend_model import BlendModel
 from evenhand.models.item_weights import CountTable, DenseTable, ItemWeightModel, SparseTable
 from evenhand.models.vector_files import export
-from evenhand.paper.results import COMPARISONS, MEASUREMENTS, RUNS, Comparison, Results, Run
 from evenhand.testing import corner_cases
 
 CSV = "user,item,rating,timestamp\n1,a,5,10\n1,b,3.5,11\n2,a,,12\n"

@@ -126,10 +126,10 @@ def rows_of(data: Interactions) -> list[dict[str, object]]:
         ("log.csv", "\n\n" + LOG.replace("\n", "\r\n")),
         ("log.csv", LOG.rstrip("\n")),
         ("log.csv", "user, item, rating, timestamp\n7,30, 4, 100\n7,4, 2.5, 50\n10,30,, 75\n"),
-        ("log.csv.gz", gzip.compress(LOG.encode())),
+        ("log.csv.gz", gzip.compress(LOG.encode(), mtime=0)),
         ("log.data", LOG.split("\n", 1)[1].replace(",", "\t")),
         ("ratings.dat", LOG.split("\n", 1)[1].replace(",", "::")),
-        ("ratings.dat.gz", gzip.compress(LOG.split("\n", 1)[1].replace(",", "::").encode())),
+        ("ratings.dat.gz", gzip.compress(LOG.split("\n", 1)[1].replace(",", "::").encode(), mtime=0)),
     ],
 )
 def test_every_text_layout_gives_the_same_log(tmp_path, name, content) -> None:
@@ -319,7 +319,7 @@ MISTAKES = [
     ("log.csv", bytes(range(256)), {}, "not UTF-8"),
     ("log.csv", 'user,item\n1,"2\n' + MANY, {}, "is a quote left open"),
     ("log.csv.gz", b"user,item\n1,2\n", {}, "cannot be read: Not a gzipped file"),
-    ("log.csv.gz", gzip.compress(LOG.encode())[:-9], {}, "cannot be read"),
+    ("log.csv.gz", gzip.compress(LOG.encode(), mtime=0)[:-9], {}, "cannot be read"),
     ("log.parquet", LOG, {}, "cannot be read as a parquet file"),
     ("log.parquet", "", {}, "cannot be read as a parquet file"),
     ("log.xyz", "some words\nmore words\n", {}, "cannot tell what kind of file 'log.xyz' is"),

@@ -8,9 +8,11 @@ from scipy import stats
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.simulate import simulate_log
-from evenhand.data.split_rules import RULES, Request, random_keys
+from evenhand.data.split_rules import RULES, Request
 from evenhand.data.splits import given_split, rolling_splits
+from evenhand.data.spread_log import SpreadLog
 from evenhand.utils.errors import InputError
+from evenhand.utils.world import World
 
 SKEWED = simulate_log(2000, 400, 40_000, seed=1)
 
@@ -42,7 +44,8 @@ def test_rounds_have_the_distribution_of_one_draw_at_a_time() -> None:
     wanted, draws, rng = 4, 3000, np.random.default_rng(3)
     fast, slow = np.zeros((2, draws, 7), dtype=int)
     for seed in range(draws):
-        ask = Request(data, wanted / len(data), random_keys(len(data), seed), seed, "test")
+        log = SpreadLog.of(data, World.alone())
+        ask = Request(log, wanted / len(data), log.random_keys(seed), seed, "test")
         fast[seed] = np.bincount(data.items[RULES["popularity-shift"].draw(ask).held_out], minlength=7)
         while slow[seed].sum() < wanted:
             item = rng.integers(7)

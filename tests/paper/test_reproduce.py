@@ -19,9 +19,10 @@ import pytest
 from evenhand.baselines import EASE
 from evenhand.data.datasets.layouts import YAHOO_TEST, YAHOO_TRAIN
 from evenhand.data.splits import Split, held_out_share
+from evenhand.experiments import results as results_module
+from evenhand.experiments.results import COMPARISONS, MEASUREMENTS, RUNS, Results, Run
 from evenhand.methods import METHODS
 from evenhand.paper import reproduce as run_module
-from evenhand.paper import results as results_module
 from evenhand.paper.experiment import (
     DEFAULT_METHODS,
     Experiment,
@@ -34,7 +35,6 @@ from evenhand.paper.experiment import (
 )
 from evenhand.paper.published import cell
 from evenhand.paper.reproduce import HELD_OUT, Finished, epochs_until, fit_batch, forget, reproduce
-from evenhand.paper.results import COMPARISONS, MEASUREMENTS, RUNS, Results, Run
 from evenhand.paper.tables import Pair, grids, markdown
 from evenhand.paper.user_values import differences
 from evenhand.training.run import train

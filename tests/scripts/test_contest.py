@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import evenhand as eh
+from evenhand.experiments.results import Comparison, Results, Run
 from evenhand.metrics.catalogue import METRICS
 from evenhand.metrics.users import UserMetrics
-from evenhand.paper.results import Comparison, Results, Run
 from evenhand.paper.user_values import load
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))

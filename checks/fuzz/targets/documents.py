@@ -18,8 +18,8 @@ from evenhand.audit.document import read_audit, to_json
 from evenhand.audit.gates import judge, parse_gate
 from evenhand.audit.result import Audit
 from evenhand.audit.run_audit import audit
+from evenhand.experiments.results import COMPARISONS, MEASUREMENTS, RUNS, as_written, documents
 from evenhand.paper.claims import claims
-from evenhand.paper.results import COMPARISONS, MEASUREMENTS, RUNS, as_written, documents
 from evenhand.paper.tables import markdown
 from evenhand.paper.user_values import load
 from evenhand.utils.errors import InputError

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import NoReturn, cast
 
 
@@ -32,7 +33,8 @@ def _run() -> int:
     # The base of all that Typer finds wrong with a command line has no public name in every version of it.
     usage_problem = cast("type[Exception]", typer.BadParameter.__mro__[2])
     try:
-        code = app(prog_name="evenhand", standalone_mode=False) or 0
+        with _with_the_others():
+            code = app(prog_name="evenhand", standalone_mode=False) or 0
         sys.stdout.flush()
         return int(code)
     except StoppedError as problem:
@@ -55,6 +57,20 @@ def _run() -> int:
     except OSError as problem:
         _drop_output()
         _leave(f"{problem.filename or 'the output cannot be written'}: {problem.strerror or problem}.", 2)
+
+
+@contextmanager
+def _with_the_others() -> Iterator[None]:
+    """Under `torchrun`: joined with the other processes; a mistake of one is that of all, and rank 0 speaks."""
+    if "WORLD_SIZE" not in os.environ:
+        yield
+        return
+    from evenhand.utils.world import World
+
+    world = World.from_environment()
+    world.hush()
+    with world.reporting():
+        yield
 
 
 def _ready_output() -> None:
@@ -90,5 +106,9 @@ def _leave(message: str, code: int) -> NoReturn:
     if message:
         from evenhand.utils.text import one_line
 
-        print(f"evenhand: {one_line(message)}", file=sys.stderr)
+        print(f"evenhand: {one_line(message)}", file=sys.stderr, flush=True)
+    if "WORLD_SIZE" in os.environ:
+        from evenhand.utils.world import World
+
+        World.current().last_word()
     sys.exit(code)

@@ -6,6 +6,7 @@ import typer
 
 from evenhand.cli import (
     audit_command,
+    benchmark_command,
     compare_command,
     data_command,
     evaluate_command,
@@ -15,12 +16,13 @@ from evenhand.cli import (
     recommend_command,
     reproduce_command,
     rerank_command,
+    serve_command,
     similar_command,
     train_command,
     tune_command,
     update_command,
 )
-from evenhand.cli.options import quietable
+from evenhand.cli.options import check_over_ranks, quietable
 
 app = typer.Typer(
     name="evenhand",
@@ -35,11 +37,13 @@ app.command("train")(train_command.command)
 app.command("tune")(tune_command.command)
 app.command("recommend")(recommend_command.command)
 app.command("rerank")(rerank_command.command)
+app.command("serve")(serve_command.command)
 app.command("similar")(similar_command.command)
 app.command("export")(export_command.command)
 app.command("update")(update_command.command)
 app.command("evaluate")(evaluate_command.command)
 app.command("audit")(audit_command.command)
+app.command("benchmark")(benchmark_command.command)
 app.command("methods")(methods_command.command)
 app.command("metrics")(metrics_command.command)
 app.add_typer(data_command.app, name="data")
@@ -61,3 +65,5 @@ def _root(
 
         typer.echo(f"evenhand {__version__}")
         raise typer.Exit
+    if context.invoked_subcommand is not None and context.invoked_subcommand != "data":
+        check_over_ranks(context.invoked_subcommand)

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from evenhand.cli.options import Reading, Sampling, Splitting, Training
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.files import find_files, given_parts, is_uri
+from evenhand.data.reading.files import find_files, given_parts, is_parquet, is_uri
 from evenhand.data.splits import Split, given_split
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.text import one_line
 
 if TYPE_CHECKING:
+    from evenhand.data.spread_log import SpreadLog
     from evenhand.encoders import Encoder
     from evenhand.training.method import Method
     from evenhand.training.settings import ProtocolName, Settings
@@ -121,6 +122,22 @@ def read_file_or_name(name: str, data_dir: str | None, reading: Reading) -> Inte
     if name != "-" and not Path(name).exists() and not Path(name).suffix and "/" not in name:
         raise unknown("dataset", name, DATASETS)
     return read_file(name, reading)
+
+
+def read_over_ranks(name: str, data_dir: str | None, reading: Reading) -> SpreadLog:
+    """The same for all processes that `torchrun` started: a folder of parquet files is read by all of them together."""
+    from evenhand.data.reading.spread import read_spread
+    from evenhand.data.spread_log import SpreadLog
+    from evenhand.utils.world import World
+
+    world = World.current()
+    if world.size > 1 and not is_dataset(name) and is_parquet(name):
+        return read_spread(name, world, **asdict(reading))
+    with world.together():
+        whole = read_file_or_name(name, data_dir, reading)
+    if world.size > 1 and not is_dataset(name):
+        whole = whole.with_notes("Each process read the whole log; of a folder of parquet files each reads a part.")
+    return SpreadLog.of(whole, world)
 
 
 def read_file(name: str, reading: Reading, *, allow_small: bool = False) -> Interactions:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Annotated, Any, get_type_hints
@@ -19,6 +20,17 @@ from evenhand.utils.errors import InputError
 
 def _option(help_text: str, panel: str, *names: str) -> Any:
     return typer.Option(*names, help=help_text, rich_help_panel=panel)
+
+
+OVER_RANKS = ("train", "recommend", "audit", "data describe")
+"""Commands that several processes under `torchrun` do together."""
+
+
+def check_over_ranks(command: str) -> None:
+    """Refuse under `torchrun` what only one process can do."""
+    if int(os.environ.get("WORLD_SIZE") or 1) > 1 and command not in OVER_RANKS:
+        known = ", ".join(OVER_RANKS)
+        raise InputError(f"`evenhand {command}` runs in one process; over several runs: {known}.")
 
 
 Data = Annotated[
@@ -112,6 +124,27 @@ class Filtering:
         bool,
         typer.Option("--known", help="Let items through that the user already has.", rich_help_panel="Filters"),
     ] = False
+
+
+@dataclass(frozen=True)
+class Newcomers:
+    """Items that were not in the log, and what is known of them."""
+
+    new_items: Annotated[
+        str | None, _option("A file of items with attributes, known and new ones; the new ones join.", "New items")
+    ] = None
+    attributes: Annotated[
+        str | None,
+        _option("Its columns that count (default all): genre,title:text; or :category, :number, :vector.", "New items"),
+    ] = None
+    exposure: Annotated[
+        float, _option("How much new items are shown together; 1: as much as known ones on average.", "New items")
+    ] = 1.0
+
+    def __post_init__(self) -> None:
+        if self.new_items is None and (self.attributes is not None or self.exposure != 1):
+            name = "exposure" if self.attributes is None else "attributes"
+            raise InputError(f"--{name} is about --new-items; name the file too.")
 
 
 @dataclass(frozen=True)

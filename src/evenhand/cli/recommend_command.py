@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from evenhand.data.interactions import Interactions
+    from evenhand.data.parts import PartsFolder
     from evenhand.models.base import Model
 
 
@@ -26,9 +27,16 @@ def command(
     users: Annotated[str | None, typer.Option(help="A file with a column of user ids; all users without it.")] = None,
     k: Annotated[int, typer.Option("--k", "-k", help="Length of the lists.")] = 20,
     out: Annotated[
-        str | None, typer.Option(help="A .parquet, .csv or .tsv file; standard output (csv) without it.")
+        str | None,
+        typer.Option(
+            help="A .parquet, .csv or .tsv file, or a folder/ or s3://… for parquet files in parts; "
+            "standard output (csv) without it."
+        ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+    parts: Annotated[
+        int | None, typer.Option(help="Write so many parts into the folder --out.", rich_help_panel="Lists")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over existing files.")] = False,
     json: opt.Json = False,
     *,
     filtering: opt.Filtering,
@@ -44,6 +52,7 @@ def command(
             rich_help_panel="New users",
         ),
     ] = False,
+    newcomers: opt.Newcomers,
     items_file: opt.ItemsFile = None,
     title: opt.Title = None,
     seed: Annotated[
@@ -58,43 +67,65 @@ def command(
     from pathlib import Path
 
     from evenhand.cli import remembered, show
-    from evenhand.data.write import check_target, write_table
+    from evenhand.data.write import write_table
     from evenhand.metrics.lists import count
     from evenhand.models.factors import load
-    from evenhand.models.filters import joined, notes_of
+    from evenhand.models.filters import Asked, joined, notes_of
+    from evenhand.models.list_parts import write_lists
     from evenhand.utils.errors import InputError
     from evenhand.utils.text import one_line, visible
 
     if users is not None and new_users is not None:
         raise InputError("--users and --new-users exclude each other; run the command once for each.")
-    if out is not None:
-        check_target(Path(out), force)
+    folder = _target(out, parts, force)
     chosen = _seed(seed)
-    loaded = served = load(model)
     said = {role: getattr(reading, role) for role in ("user", "item") if remembered.is_given(context, role)}
+    loaded, notes = remembered.with_newcomers(load(model), newcomers, said.get("item"))
+    served = loaded
     titles = remembered.titles_for(loaded, items_file, title, said.get("item"))
     limits = _limits(filtering, items_file, said, loaded)
     if chosen is not None:
         limits["seed"] = chosen
-    notes: list[str] = []
     left_out = None
     if new_users is not None:
-        how, notes = remembered.reading_for(new_users, reading, context, loaded)
+        how, more = remembered.reading_for(new_users, reading, context, loaded)
         history = _history(new_users, how)
         served = loaded.fold_in(history)
-        notes += served.known.notes
+        notes += [*more, *served.known.notes]
         left_out = _absent(history.user_ids, served.known.user_ids) if fallback else None
     ids = None if users is None else _ids(users, "user", said, loaded)
-    table = served.recommend(ids, k, known=filtering.known, fallback=fallback, **limits)
+    strangers = None
     if left_out is not None and len(left_out):
-        table = joined([table, loaded.recommend(left_out, k, known=filtering.known, fallback=True, **limits)])
-    notes += notes_of(table)
-    table = loaded.titled(table.replace_schema_metadata(), titles)
-    if out is not None:
-        write_table(remembered.with_own_names(table, loaded), Path(out))
+        strangers = loaded.recommend(left_out, k, known=filtering.known, fallback=True, **limits)
+
+    def finished(table: pa.Table) -> pa.Table:
+        return loaded.titled(table.replace_schema_metadata(), titles)
+
+    if folder is not None:
+        which = {"seed": limits.pop("seed", None), "known": filtering.known, "fallback": fallback}
+        asked = Asked.of(served.known, ids, fallback=fallback, **limits)
+        written = write_lists(
+            served,
+            asked,
+            k,
+            folder,
+            parts=parts,
+            finished=lambda table: remembered.with_own_names(finished(table), loaded),
+            more=strangers,
+            **which,
+        )
+        notes += dict.fromkeys([*asked.notes, *(() if strangers is None else notes_of(strangers))])
+        rows, into = sum(part.rows for part in written), f" in {count(len(written), 'part')}"
+    else:
+        table = served.recommend(ids, k, known=filtering.known, fallback=fallback, **limits)
+        table = table if strangers is None else joined([table, strangers])
+        notes += notes_of(table)
+        table, rows, into = finished(table), len(table), ""
+        if out is not None:
+            write_table(remembered.with_own_names(table, loaded), Path(out))
     if json:
-        document = {"recommendations": table.to_pylist()} if out is None else {"out": out, "rows": len(table)}
-        show.print_json(document | {"notes": notes})
+        document = {"recommendations": table.to_pylist()} if out is None else {"out": out, "rows": rows}
+        show.print_json(document | ({} if folder is None else {"parts": len(written)}) | {"notes": notes})
         return
     # Standard output may be the csv file itself.
     for note in notes:
@@ -102,7 +133,30 @@ def command(
     if out is None:
         show.print_csv(remembered.with_own_names(table, loaded))
     else:
-        print(f"{count(len(table), 'recommendation')} written to {visible(out)}.")
+        print(f"{count(rows, 'recommendation')} written to {visible(out)}{into}.")
+
+
+def _target(out: str | None, parts: int | None, force: bool) -> PartsFolder | None:
+    """The folder for lists in parts, where --out names one; anything else is checked as a file."""
+    from pathlib import Path
+
+    from evenhand.data.parts import PartsFolder
+    from evenhand.data.reading.files import is_uri
+    from evenhand.data.write import ENDINGS, check_target
+    from evenhand.utils.errors import InputError
+    from evenhand.utils.world import World
+
+    world = World.current()
+    if parts is None and world.size == 1 and not (out is not None and (is_uri(out) or out.endswith("/"))):
+        if out is not None:
+            check_target(Path(out), force)
+        return None
+    if out is None or Path(out).suffix in ENDINGS:
+        raise InputError("lists in parts are parquet files in a folder; name the folder with --out.")
+    folder = PartsFolder(out)
+    with world.together():
+        folder.check_target(force)
+    return folder
 
 
 def _limits(filtering: opt.Filtering, items_file: str | None, said: dict[str, str], model: Model) -> dict[str, Any]:

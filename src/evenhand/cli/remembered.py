@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from evenhand.cli.options import Reading
+from evenhand.cli.options import Newcomers, Reading
 from evenhand.utils.errors import InputError
+from evenhand.utils.text import count
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,3 +90,20 @@ def titles_for(model: Model, items_file: str | None, title: str | None, item: st
         return model.titles
     column = column_for(items_file, "item", item, model)
     return read_titles(items_file, model.known.item_ids, item=column, title=title or "title")
+
+
+def with_newcomers(model: Model, newcomers: Newcomers, item: str | None = None) -> tuple[Model, list[str]]:
+    """The model with the new items of --new-items, if that was given, and a note on them."""
+    source = newcomers.new_items
+    if source is None:
+        return model, []
+    found = model.with_new_items(
+        source,
+        item=column_for(source, "item", item, model),
+        attributes=newcomers.attributes,
+        exposure=newcomers.exposure,
+    )
+    if found is model:
+        return model, [f"no item of {source} is new to the model."]
+    said = found.info["new_items"]
+    return found, [f"{count(said['items'], 'new item')} from {', '.join(said['attributes'])}."]

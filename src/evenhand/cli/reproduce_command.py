@@ -107,7 +107,7 @@ def show_results(
     from collections import Counter
 
     from evenhand.cli import show
-    from evenhand.paper.results import Results, as_written
+    from evenhand.experiments.results import Results, as_written
     from evenhand.paper.tables import markdown, overview
     from evenhand.utils.errors import InputError, unknown
     from evenhand.utils.text import visible
@@ -143,8 +143,8 @@ def claims(out: Annotated[str, typer.Option(help="Folder of the results.")], jso
     from dataclasses import asdict
 
     from evenhand.cli import show
+    from evenhand.experiments.results import as_written, documents
     from evenhand.paper.claims import claims as read_claims
-    from evenhand.paper.results import as_written, documents
     from evenhand.utils.errors import InputError
     from evenhand.utils.text import one_line
 
@@ -196,9 +196,9 @@ def _experiment(part: str, running: Running, ks: tuple[int, ...]) -> Experiment:
 
 def _run(table: str, experiment: Experiment, asked: Sequence[str], out: str, running: Running, json: bool) -> None:
     from evenhand.cli import show
+    from evenhand.experiments.results import check_writable, writing
     from evenhand.paper.experiment import load_published_split
     from evenhand.paper.reproduce import recipes_for, reproduce
-    from evenhand.paper.results import check_writable, writing
     from evenhand.paper.tables import grids, markdown
     from evenhand.utils.atomic import write_whole
     from evenhand.utils.progress import tasks

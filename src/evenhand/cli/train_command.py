@@ -80,7 +80,10 @@ def command(
     from evenhand.models.folder import check_ours
     from evenhand.utils.errors import InputError
     from evenhand.utils.progress import task
+    from evenhand.utils.world import World
 
+    world = World.current()
+    resume = resume or world.restarted
     if recipe is not None and (method is not None or base is not None):
         raise InputError("--recipe stands for a method; leave --method and --base out.")
     if base is None and base_share is not None:
@@ -96,6 +99,8 @@ def command(
     if is_recipe and aim is not None:
         splitting = for_aim(splitting, aim)
     asked = parse(text) if base is None else on_top_of(base, method, base_share, training.encoder)
+    if world.joined and not asked.spreads:
+        raise InputError(f"{asked.label} is fitted by one process; start it without torchrun, or name a --method.")
     if asked.encoder_name is None:
         _refuse_flags(asked.label, training, {"encoder"} if base is not None else set())
     plan = make_plan(
@@ -125,7 +130,8 @@ def command(
                 fitted = one.for_production(fitted, plan.conditions, on_epoch)
         final = fitted.model
         say_size(final)
-        final.having(info={**final.info, "data": plan.data}, titles=titles).save(out, force=True)
+        if world.speaks:
+            final.having(info={**final.info, "data": plan.data}, titles=titles).save(out, force=True)
     rows = rows_of(one, fitted.results)
     recommends = final.seeds[final.best]
     if json:

@@ -1,4 +1,4 @@
-"""`evenhand update`: go on with a model when newer logs come in."""
+"""`evenhand update`: go on with a model when newer logs or new items come in."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def command(
     context: typer.Context,
     model: opt.ModelFolder,
-    data: Annotated[str, typer.Argument(help="A file of newer interactions.")],
     out: Annotated[str, typer.Option(help="Folder for the updated model.")],
+    data: Annotated[str | None, typer.Argument(help="A file of newer interactions.")] = None,
     force: opt.Force = False,
     json: opt.Json = False,
     epochs: Annotated[int | None, typer.Option(help="Epochs at most.", rich_help_panel="Training")] = None,
@@ -27,11 +27,13 @@ def command(
     items_file: opt.ItemsFile = None,
     title: opt.Title = None,
     *,
+    newcomers: opt.Newcomers,
     reading: opt.Reading,
 ) -> None:
     """Continue training on newer logs; new users and items are added.
 
-    The file is read as the training log was, unless options say otherwise.
+    The file is read as the training log was, unless options say otherwise. With --new-items, items that nobody has yet
+    join by their attributes, without any training of theirs; this goes without newer logs too.
     """
     from evenhand.cli import inputs, remembered, show
     from evenhand.experiments.output import check_folder, extended_record
@@ -40,27 +42,34 @@ def command(
     from evenhand.models.factors import load
     from evenhand.models.folder import check_ours
     from evenhand.models.titles import carried_titles, note_on
+    from evenhand.utils.errors import InputError
     from evenhand.utils.locks import one_process
     from evenhand.utils.progress import task
 
+    if data is None and newcomers.new_items is None:
+        raise InputError("give a file of newer interactions, or new items with --new-items, or both.")
     folder = check_folder(out, force)
     check_ours(folder)
-    old = load(model)
-    how, said = remembered.reading_for(data, reading, context, old)
-    new = inputs.read_file(data, how, allow_small=True)
-    record = extended_record(old.info.get("data"), data, inputs.files_of(data, None), how)
+    old = updated = load(model)
+    item = reading.item if remembered.is_given(context, "item") else None
+    notes: list[str] = []
     with one_process(folder):
         check_folder(folder, force)  # again: another process may have finished here meanwhile
-        with task("update") as on_epoch:
-            found = made_by(old).update(old, new, epochs=epochs, device=device, on_epoch=on_epoch)
-        updated = found.model
-        updated = updated.having(
-            info={**updated.info, "data": record},
-            titles=carried_titles(old.titles, old.known.item_ids, updated.known.item_ids),
-        )
+        if data is not None:
+            how, said = remembered.reading_for(data, reading, context, old)
+            new = inputs.read_file(data, how, allow_small=True)
+            record = extended_record(old.info.get("data"), data, inputs.files_of(data, None), how)
+            with task("update") as on_epoch:
+                found = made_by(old).update(old, new, epochs=epochs, device=device, on_epoch=on_epoch)
+            updated = found.model.having(
+                info={**found.model.info, "data": record},
+                titles=carried_titles(old.titles, old.known.item_ids, found.model.known.item_ids),
+            )
+            notes += [*said, *new.notes, *found.notes, *_not_given(old)]
+        updated, said = remembered.with_newcomers(updated, newcomers, item)
         updated = updated.having(titles=remembered.titles_for(updated, items_file, title))
         updated.save(folder, force=True)
-    notes = list(dict.fromkeys([*said, *new.notes, *found.notes, *_not_given(old)]))
+    notes = list(dict.fromkeys([*notes, *said]))
     notes += [] if updated.titles is None else note_on(updated.titles)
     added = {
         "users": updated.known.n_users - old.known.n_users,

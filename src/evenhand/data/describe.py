@@ -13,6 +13,9 @@ import numpy as np
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import gini, share_of_hottest
+from evenhand.data.reading.wire import total
+from evenhand.data.spread_log import SpreadLog
+from evenhand.utils.world import World
 
 if TYPE_CHECKING:
     from evenhand.data.splits import Split
@@ -46,16 +49,20 @@ class DatasetSummary:
     notes: tuple[str, ...]
 
 
-def describe(data: Interactions | Split) -> DatasetSummary:
-    """Summarise interactions, or all parts of a split.
+def describe(data: Interactions | SpreadLog | Split) -> DatasetSummary:
+    """Summarise interactions, also those of several processes, or all parts of a split.
 
     >>> found = describe(Interactions.from_pairs([0, 0, 1], [0, 1, 0]))
     >>> found.density, found.activity_max
     (0.75, 2)
     """
-    parts = {} if isinstance(data, Interactions) else {name: len(part) for name, part in data.parts().items()}
-    log = data if isinstance(data, Interactions) else data.consumed.union(data.test)
-    activity = log.activity if log.n_users else np.zeros(1, dtype=np.int64)
+    parts = {} if isinstance(data, Interactions | SpreadLog) else {k: len(part) for k, part in data.parts().items()}
+    whole = data if isinstance(data, Interactions | SpreadLog) else data.consumed.union(data.test)
+    log = SpreadLog.of(whole, World.alone()) if isinstance(whole, Interactions) else whole
+    # How many users have 0, 1, … pairs; at least one, so that there is a median.
+    of_size = total(log.world, np.bincount(log.mine.activity, minlength=log.n_items + 1)) if log.n_users else np.ones(1)
+    ends = np.cumsum(of_size)
+    lower, upper = np.searchsorted(ends, [(ends[-1] - 1) // 2, ends[-1] // 2], side="right")
     return DatasetSummary(
         users=log.n_users,
         items=log.n_items,
@@ -63,9 +70,9 @@ def describe(data: Interactions | Split) -> DatasetSummary:
         density=len(log) / max(1, log.n_users * log.n_items),
         popularity_gini=gini(log.popularity),
         hot_share=share_of_hottest(log.popularity),
-        activity_min=int(activity.min()),
-        activity_median=float(np.median(activity)),
-        activity_max=int(activity.max()),
+        activity_min=int(np.flatnonzero(of_size)[0]),
+        activity_median=float((lower + upper) / 2),
+        activity_max=int(np.flatnonzero(of_size)[-1]),
         parts=parts,
         notes=tuple(data.notes),
     )

@@ -12,19 +12,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.data.interactions import Interactions
+from evenhand.data.order_statistics import as_ordered, first_rows, from_ordered, nth_smallest
+from evenhand.data.reading.wire import exchange_arrays, total
+from evenhand.data.spread_log import SpreadLog
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.keyed import keyed_uniform
 from evenhand.utils.text import count
+from evenhand.utils.world import Blocks
 
 
 @dataclass(frozen=True, eq=False)
 class Request:
     """What is to be held out of which pairs."""
 
-    data: Interactions
+    log: SpreadLog
+    """Of which this process has a part, or all."""
     share: float
     keys: np.ndarray
-    """uint64 [n_pairs]: a random key for each pair; the smallest are taken."""
+    """uint64: a random key for each pair of this process; the smallest are taken."""
     seed: int
     name: str
     """test or validation."""
@@ -37,16 +42,30 @@ class Request:
     gap: float = 0.0
     """For `time`: pairs within this span before the part are left out altogether."""
 
+    @property
+    def data(self) -> Interactions:
+        """The pairs of this process."""
+        return self.log.mine
+
+    def total(self, mask: np.ndarray) -> int:
+        """How many of all processes' pairs or users are marked."""
+        return int(total(self.log.world, np.array([np.count_nonzero(mask)]))[0])
+
+    def first(self, n: int, among: np.ndarray) -> np.ndarray:
+        """Of these pairs of this process, the places of those that are among the n of lowest key of all processes."""
+        numbers = self.log.pair_numbers[among].astype(np.uint64)
+        return among[first_rows(self.log.world, n, [self.keys[among], numbers])]
+
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """Which pairs a rule holds out."""
+    """Which pairs of this process a rule holds out."""
 
     held_out: np.ndarray
-    """bool [n_pairs]"""
+    """bool [pairs]"""
     notes: tuple[str, ...] = ()
     dropped: np.ndarray | None = None
-    """bool [n_pairs]: pairs that belong to no part."""
+    """bool [pairs]: pairs that belong to no part."""
 
 
 @dataclass(frozen=True)
@@ -69,14 +88,9 @@ def rule_named(how: str) -> tuple[str, Rule]:
     return name, RULES[name]
 
 
-def random_keys(n: int, seed: int) -> np.ndarray:
-    """uint64 [n]. Raw bits stay the same across numpy versions."""
-    return np.random.PCG64(seed).random_raw(n)
-
-
 def _random(ask: Request) -> Drawn:
     held_out = np.zeros(len(ask.data), dtype=bool)
-    held_out[np.argsort(ask.keys, kind="stable")[: round(ask.share * len(ask.data))]] = True
+    held_out[ask.first(round(ask.share * len(ask.log)), np.arange(len(ask.data)))] = True
     return Drawn(held_out)
 
 
@@ -106,18 +120,32 @@ def _time(ask: Request) -> Drawn:
     if ask.cut is not None:
         held_out, start = times >= ask.cut, ask.cut
     else:
-        order = np.lexsort((ask.keys, times))
-        first = _cut_between_moments(times[order], ask.share)
-        held_out = np.zeros(len(times), dtype=bool)
-        held_out[order[first:]] = True
-        start = times[order[first]] if first < len(times) else np.inf
-        if 0 < first < len(times) and times[order[first - 1]] == start:
-            notes = (f"The {ask.name} part starts amid pairs of one moment, divided by split seed {ask.seed}.",)
+        held_out, start, notes = _last_share(ask, times)
     if not ask.gap:
         return Drawn(held_out, notes)
     dropped = ~held_out & (times > start - ask.gap)
-    notes += (f"{count(int(dropped.sum()), 'pair')} within the gap before the {ask.name} part are in no part.",)
+    notes += (f"{count(ask.total(dropped), 'pair')} within the gap before the {ask.name} part are in no part.",)
     return Drawn(held_out, notes, dropped)
+
+
+def _last_share(ask: Request, times: np.ndarray) -> tuple[np.ndarray, float, tuple[str, ...]]:
+    """(the last share of the pairs, their first moment, notes); the cut is moved to the nearest change of moment."""
+    n, world, when = len(ask.log), ask.log.world, as_ordered(times)
+    cut = n - round(ask.share * n)
+    if cut == n:
+        return np.zeros(len(times), dtype=bool), np.inf, ()
+    moment, before = nth_smallest(world, when, cut)
+    until = before + ask.total(when == moment)
+    inner = [side for side in (before, until) if 0 < side < n]
+    first = min(inner, key=lambda side: abs(side - cut), default=cut) if cut else 0
+    if first == until:
+        return when > moment, from_ordered(nth_smallest(world, when, until)[0]), ()
+    held_out = when >= moment
+    if first == before:
+        return held_out, from_ordered(moment), ()
+    held_out[ask.first(first - before, np.flatnonzero(when == moment))] = False
+    note = f"The {ask.name} part starts amid pairs of one moment, divided by split seed {ask.seed}."
+    return held_out, from_ordered(moment), (note,)
 
 
 def _popularity_shift(ask: Request) -> Drawn:
@@ -126,36 +154,53 @@ def _popularity_shift(ask: Request) -> Drawn:
     An item keeps at least one pair, so an item with a single pair is never drawn. Drawing items in rounds gives the
     same distribution as one by one: an item that is used up is out of the draw either way.
     """
-    data = ask.data
-    wanted, most = round(ask.share * len(data)), np.maximum(data.popularity - 1, 0)
+    log = ask.log
+    wanted, most = round(ask.share * len(log)), np.maximum(log.popularity - 1, 0)
     if wanted > most.sum():
         raise InputError(
-            f"a popularity-shift split cannot hold out {wanted:,} of {count(len(data), 'pair')} for {ask.name}: every "
+            f"a popularity-shift split cannot hold out {wanted:,} of {count(len(log), 'pair')} for {ask.name}: every "
             f"item keeps one, so at most {int(most.sum()):,} can be drawn; choose a smaller share."
         )
-    taken = np.zeros(data.n_items, dtype=np.int64)
+    taken = np.zeros(log.n_items, dtype=np.int64)
     stream = 0 if ask.name == "test" else 1
     turn = 0
     while (missing := wanted - int(taken.sum())) > 0:
         open_items = np.flatnonzero(taken < most)
         draws = keyed_uniform(ask.seed, _SHIFT, stream, turn, np.arange(missing))
-        drawn = np.bincount(open_items[(draws * len(open_items)).astype(np.int64)], minlength=data.n_items)
+        drawn = np.bincount(open_items[(draws * len(open_items)).astype(np.int64)], minlength=log.n_items)
         taken = np.minimum(taken + drawn, most)
         turn += 1
-    order = np.lexsort((ask.keys, data.items))
-    place = np.empty(len(data), dtype=np.int64)
-    place[order] = np.arange(len(data)) - np.repeat(np.cumsum(data.popularity) - data.popularity, data.popularity)
-    return _leave_one_to_each_user(ask, place < taken[data.items])
+    return _leave_one_to_each_user(ask, _first_of_items(ask, taken))
+
+
+def _first_of_items(ask: Request, taken: np.ndarray) -> np.ndarray:
+    """bool [pairs]: of every item's pairs on all processes the so many of lowest key, found where the item belongs."""
+    world, items = ask.log.world, ask.data.items
+    to = Blocks.of_items(ask.log.n_items, world.size).owner(items)
+    order = np.argsort(to, kind="stable")
+    borders = np.cumsum(np.bincount(to, minlength=world.size))[:-1]
+    columns = (items, ask.keys.view(np.int64), ask.log.pair_numbers)
+    came = [exchange_arrays(world, np.split(column[order], borders)) for column in columns]
+    item, key, number = (np.concatenate(parts) for parts in came)
+    sorting = np.lexsort((number, key.view(np.uint64), item))
+    ranked = item[sorting]
+    chosen = np.empty(len(item), dtype=bool)
+    chosen[sorting] = np.arange(len(item)) - np.searchsorted(ranked, ranked) < taken[ranked]
+    back = exchange_arrays(world, np.split(chosen, np.cumsum([len(part) for part in came[0]])[:-1]))
+    held_out = np.empty(len(items), dtype=bool)
+    held_out[order] = np.concatenate(back)
+    return held_out
 
 
 def _leave_one_to_each_user(ask: Request, held_out: np.ndarray) -> Drawn:
     """A user whose pairs were all drawn gets one of them back, so that a model can know them."""
     data = ask.data
     bare = (np.bincount(data.users[held_out], minlength=data.n_users) == data.activity) & (data.activity > 0)
-    if not bare.any():
+    n_bare = ask.total(bare)
+    if not n_bare:
         return Drawn(held_out)
     place = _place_in_row(data, np.lexsort((ask.keys, data.users)))
-    note = f"{count(int(bare.sum()), 'user')} had every pair drawn; one of them stays outside the {ask.name} part."
+    note = f"{count(n_bare, 'user')} had every pair drawn; one of them stays outside the {ask.name} part."
     return Drawn(held_out & ~(bare[data.users] & (place == 0)), (note,))
 
 
@@ -184,14 +229,3 @@ def _place_in_row(data: Interactions, order: np.ndarray) -> np.ndarray:
     place = np.empty(len(data), dtype=np.int64)
     place[order] = np.arange(len(data)) - data.indptr[data.users]
     return place
-
-
-def _cut_between_moments(times: np.ndarray, share: float) -> int:
-    """Where the last share of the sorted times begins, moved to the nearest change of moment, if any."""
-    cut = len(times) - round(share * len(times))
-    if not 0 < cut < len(times):
-        return cut
-    moment = times[cut]
-    sides = (int(np.searchsorted(times, moment, side)) for side in ("left", "right"))
-    inner = [side for side in sides if 0 < side < len(times)]
-    return min(inner, key=lambda side: abs(side - cut), default=cut)

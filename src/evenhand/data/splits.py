@@ -16,9 +16,12 @@ import pyarrow as pa
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.reading.values import as_moment, as_span
-from evenhand.data.split_rules import Request, Rule, random_keys, rule_named
+from evenhand.data.reading.wire import total
+from evenhand.data.split_rules import Request, Rule, rule_named
+from evenhand.data.spread_log import SpreadLog
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count
+from evenhand.utils.world import World
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +37,8 @@ class Split:
     """What a reader should know about these parts, one sentence each."""
     how: str = "given"
     """The rule that drew the test part (see `split_rules.RULES`), or given."""
+    validation_how: str | None = None
+    """The rule that drew the validation part; None where that was given, or there is none."""
 
     @cached_property
     def consumed(self) -> Interactions:
@@ -69,8 +74,33 @@ class Split:
         return f"Split({sizes}; {count(self.n_users, 'user')} × {count(self.n_items, 'item')})"
 
 
-def split_interactions(
-    data: Interactions,
+@dataclass(frozen=True, eq=False)
+class SpreadSplit:
+    """The same for a log that is spread over processes."""
+
+    train: SpreadLog
+    validation: SpreadLog | None
+    test: SpreadLog
+    description: str
+    notes: tuple[str, ...] = ()
+    how: str = "given"
+    validation_how: str | None = None
+
+    @property
+    def mine(self) -> Split:
+        """The parts of this rank's users."""
+        validation = None if self.validation is None else self.validation.mine
+        parts = self.train.mine, validation, self.test.mine
+        return Split(*parts, self.description, self.notes, self.how, self.validation_how)
+
+
+def split_interactions(data: Interactions, **asked: Any) -> Split:
+    """`split_spread` of a log that this process has whole."""
+    return split_spread(_whole(data), **asked).mine
+
+
+def split_spread(
+    data: SpreadLog,
     *,
     test: float = 0.2,
     validation: float = 0.1,
@@ -79,7 +109,7 @@ def split_interactions(
     validation_how: str | None = None,
     test_from: str | float | None = None,
     gap: str | float = 0.0,
-) -> Split:
+) -> SpreadSplit:
     """Split one log; `test` is a share of all pairs, `validation` of what then remains (0: no such part).
 
     `how` names the rule for test (see `split_rules.RULES`), `validation_how` that for validation: by default the
@@ -95,10 +125,12 @@ def split_interactions(
     for name, one in ((how, rule), (validation_how, validation_rule)):
         if one.needs_times and (one is rule or validation > 0):
             _check_timestamps(data, name)
-    times = data.timestamps
-    cut = None if test_from is None or times is None else as_moment(test_from, times, "the start of the test part")
-    span = as_span(gap, times) if gap and times is not None else 0.0
-    keys = random_keys(len(data), seed)
+    cut, span = None, 0.0
+    if test_from is not None or gap:
+        unit = _largest_time(data)
+        cut = None if test_from is None else as_moment(test_from, unit, "the start of the test part")
+        span = as_span(gap, unit) if gap else 0.0
+    keys = data.random_keys(seed)
     ask = Request(data, test, keys, seed, "test", another=validation > 0, cut=cut, gap=span)
     first = rule.draw(ask)
     tested, notes = data.take(first.held_out), first.notes
@@ -107,7 +139,7 @@ def split_interactions(
     if validation > 0:
         gap_too = span if validation_how == "time" else 0.0
         second = validation_rule.draw(
-            Request(train, validation, keys[left], seed, "validation", before=tested, gap=gap_too)
+            Request(train, validation, keys[left], seed, "validation", before=tested.mine, gap=gap_too)
         )
         validated, notes = train.take(second.held_out), notes + second.notes
         train = train.take(~second.held_out if second.dropped is None else ~(second.held_out | second.dropped))
@@ -120,7 +152,7 @@ def split_interactions(
     description = _description(how, rule, test, validation, seed, test_from)
     if validation > 0 and validation_how != how:
         description += f"; validation by the {validation_how} rule"
-    return _describe(train, validated, tested, description, notes, how)
+    return _describe(train, validated, tested, description, notes, how, validation_how if validation > 0 else None)
 
 
 def rolling_splits(
@@ -132,7 +164,7 @@ def rolling_splits(
     """
     if folds < 1 or folds * test >= 1:
         raise InputError(f"{folds} test windows of {_percent(test)} each leave nothing to train on.")
-    _check_timestamps(data, "time")
+    _check_timestamps(_whole(data), "time")
     assert data.timestamps is not None
     times = np.sort(data.timestamps)
     for fold in range(folds, 0, -1):
@@ -169,9 +201,10 @@ def given_split(
     description = f"given {' and '.join(parts)} parts"
     if validation > 0:
         everything = parts["train"]
+        log = _whole(everything)
         if rule.needs_times:
-            _check_timestamps(everything, validation_how)
-        drawn = rule.draw(Request(everything, validation, random_keys(len(everything), seed), seed, "validation"))
+            _check_timestamps(log, validation_how)
+        drawn = rule.draw(Request(log, validation, log.random_keys(seed), seed, "validation"))
         parts |= {"train": everything.take(~drawn.held_out), "validation": everything.take(drawn.held_out)}
         notes += drawn.notes
         description += f", validation {_percent(validation)} of train, split seed {seed}"
@@ -180,15 +213,19 @@ def given_split(
     for name, part in parts.items():
         if not len(part):
             raise InputError(f"the {name} part is empty, or holds only pairs of an earlier part.")
-    return _describe(parts["train"], parts.get("validation"), parts["test"], description, notes)
+    drawn_by = validation_how if validation > 0 else None
+    whole = {name: _whole(part) for name, part in parts.items()}
+    every = whole["train"], whole.get("validation"), whole["test"]
+    return _describe(*every, description, notes, "given", drawn_by).mine
 
 
 def held_out_share(pairs: Interactions, share: float, how: str = "random") -> tuple[Interactions, Interactions]:
     """(the rest, what is held out): a part of the pairs drawn by a rule, always the same of the same pairs."""
     how, rule = rule_named(how)
+    log = _whole(pairs)
     if rule.needs_times:
-        _check_timestamps(pairs, how)
-    held_out = rule.draw(Request(pairs, share, random_keys(len(pairs), 0), 0, "validation")).held_out
+        _check_timestamps(log, how)
+    held_out = rule.draw(Request(log, share, log.random_keys(0), 0, "validation")).held_out
     if not held_out.any():
         raise InputError(f"{len(pairs):,} training pairs are too few to hold some out.")
     return pairs.take(~held_out), pairs.take(held_out)
@@ -218,22 +255,35 @@ def _without_repeats(parts: dict[str, Interactions]) -> tuple[dict[str, Interact
 
 
 def _describe(
-    train: Interactions,
-    validation: Interactions | None,
-    test: Interactions,
+    train: SpreadLog,
+    validation: SpreadLog | None,
+    test: SpreadLog,
     description: str,
     notes: tuple[str, ...],
-    how: str = "given",
-) -> Split:
+    how: str,
+    validation_how: str | None,
+) -> SpreadSplit:
     """The split, with a note on test users and items that a model cannot know."""
     known = [train] if validation is None else [train, validation]
-    new_items = (test.popularity > 0) & (sum(part.popularity for part in known) == 0)
-    new_users = (test.activity > 0) & (sum(part.activity for part in known) == 0)
-    if new_items.any() or new_users.any():
+    new_items = int(((test.popularity > 0) & (sum(part.popularity for part in known) == 0)).sum())
+    mine = (test.mine.activity > 0) & (sum(part.mine.activity for part in known) == 0)
+    new_users = int(total(test.world, np.array([mine.sum()]))[0])
+    if new_items or new_users:
         where = "train" if validation is None else "train or validation"
-        counts = f"{count(int(new_items.sum()), 'item')} and {count(int(new_users.sum()), 'user')}"
+        counts = f"{count(new_items, 'item')} and {count(new_users, 'user')}"
         notes += (f"{counts} of the test part never occur in {where}; they are kept.",)
-    return Split(train, validation, test, description, notes, how)
+    return SpreadSplit(train, validation, test, description, notes, how, validation_how)
+
+
+def _whole(data: Interactions) -> SpreadLog:
+    return SpreadLog.of(data, World.alone())
+
+
+def _largest_time(data: SpreadLog) -> np.ndarray:
+    """float64 [1], which says in what unit times are."""
+    times = data.mine.timestamps
+    largest = 0.0 if times is None else float(np.nanmax(np.abs(times), initial=0.0))
+    return np.array([max(data.world.gathered(largest))])
 
 
 def _description(how: str, rule: Rule, test: float, validation: float, seed: int, test_from: str | float | None) -> str:
@@ -258,10 +308,11 @@ def _check_shares(test: float, validation: float, seed: int) -> None:
         raise InputError(f"the split seed is {seed}; it must be 0 or more.")
 
 
-def _check_timestamps(data: Interactions, how: str) -> None:
-    if data.timestamps is None:
+def _check_timestamps(data: SpreadLog, how: str) -> None:
+    times = data.mine.timestamps
+    if times is None:
         raise InputError(f"a {how} split needs timestamps; name their column with timestamp= or --timestamp.")
-    absent = int(np.isnan(data.timestamps).sum())
+    absent = int(total(data.world, np.array([np.isnan(times).sum()]))[0])
     if absent:
         raise InputError(f"a {how} split needs a timestamp for every pair, but {absent:,} have none.")
 

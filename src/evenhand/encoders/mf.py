@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 
 from evenhand.data.interactions import Interactions
-from evenhand.encoders.base import Encoder, Tables
+from evenhand.encoders.base import Encoder, RowsHeld, Tables
 
 
 @dataclass(frozen=True)
@@ -21,3 +21,7 @@ class MF(Encoder):
 
     def start(self, train: Interactions, seeds: Sequence[int], device: torch.device | str) -> Tables:
         return Tables(train, self.dim, seeds, device)
+
+    def start_part(self, part: RowsHeld, seeds: Sequence[int], device: torch.device | str) -> Tables:
+        """Some rows of the tables that `start` makes."""
+        return Tables(part, self.dim, seeds, device)

@@ -24,13 +24,14 @@ from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
     from evenhand.models.factors import FactorModel
+    from evenhand.models.new_items import NewItems
 
 
 class Model(ABC):
     """A fitted recommender. Subclasses are frozen dataclasses that hold the attributes named here.
 
-    A new kind says how it scores (`scorer`), what it is made of (`tensors`), what is like an item (`similar`) and how
-    it takes in other users (`with_users`); lists, fold-in, saving and export follow. `folder` knows all kinds.
+    A new kind says how it scores (`scorer`), what it is made of (`tensors`), what is like an item (`most_similar`) and
+    how it takes in other users (`with_users`); lists, fold-in, saving and export follow. `folder` knows all kinds.
     """
 
     known: Interactions
@@ -76,12 +77,16 @@ class Model(ABC):
         """What is wrong with the tensors, as a folder that was changed may have them; None where all fits."""
 
     @abstractmethod
-    def similar(self, item: Any, k: int = 10, *, seed: int | None = None) -> pa.Table:
-        """The k items most like this one, best first: item, score."""
+    def most_similar(self, place: int, k: int, replica: int) -> tuple[np.ndarray, np.ndarray]:
+        """Indices and scores of the k items most like the item of this index, best first; fewer where there are."""
 
     @abstractmethod
     def with_users(self, history: Interactions) -> Self:
         """The same model for other users, who interacted with these of its items."""
+
+    @abstractmethod
+    def with_items(self, added: NewItems) -> Self:
+        """The same model with more items, which are mixtures of its own."""
 
     def recommend(
         self,
@@ -105,16 +110,36 @@ class Model(ABC):
         column fallback. Equal scores come in the order of the items' ids.
         """
         asked = Asked.of(self.known, users, exclude, only, exclude_pairs, fallback)
+        return with_notes(self.lists(asked, k, seed=seed, known=known, fallback=fallback), asked.notes)
+
+    def lists(
+        self,
+        asked: Asked,
+        k: int,
+        *,
+        seed: int | Literal["all"] | None = None,
+        known: bool = False,
+        fallback: bool = False,
+    ) -> pa.Table:
+        """What `recommend` answers, once it is known for whom and out of what."""
         replicas = range(len(self.seeds)) if seed == "all" else [self.replica(seed)]
         tables = [self._table(replica, asked, k, known) for replica in replicas]
         if fallback:
             popular = asked.popular_lists(self.known, k)
-            tables = [pa.concat_tables([_marked(one, False), _marked(popular, True)]) for one in tables]
+            tables = [_joined(one, popular) for one in tables]
         if seed == "all":
             tables = [
                 t.append_column("seed", pa.array(np.full(len(t), s))) for s, t in zip(self.seeds, tables, strict=True)
             ]
-        return with_notes(pa.concat_tables(tables), asked.notes)
+        return pa.concat_tables(tables)
+
+    def similar(self, item: Any, k: int = 10, *, seed: int | None = None) -> pa.Table:
+        """The k items most like this one, best first: item, score (see `likeness`); fewer where fewer are like it."""
+        place = int(known_positions([item], self.known.item_ids, "item")[0])
+        if not 1 <= k < self.known.n_items:
+            raise InputError(f"k must lie between 1 and the {self.known.n_items - 1:,} other items, not {k}.")
+        items, scores = self.most_similar(place, k, self.replica(seed))
+        return pa.table({"item": self.known.item_ids.take(pa.array(items)), "score": pa.array(scores)})
 
     def titled(self, table: pa.Table, titles: pa.Array | None = None) -> pa.Table:
         """The table with the title of every item beside it: this model's, or the given one for each of its items."""
@@ -140,8 +165,24 @@ class Model(ABC):
         folded = self.with_users(usable_history(history, self.known))
         return folded.having(known=with_earlier(folded.known, self.known))
 
+    def with_new_items(self, source: Any, *, item: str = "item", attributes: Any = None, exposure: float = 1.0) -> Self:
+        """This model with the items of a file or table that nobody has yet, from their attributes, without training.
+
+        `source` has a column of ids (`item`) and attributes of known *and* new items: categories (several with |
+        between them, or a list), numbers, texts, or vectors. All columns count, or those named in `attributes`, as
+        `["genre", "title:text"]`; a kind is category, number, text or vector. New items together get `exposure` times
+        the place in lists that as many known ones have on average.
+        """
+        from evenhand.models.new_items import with_new_items
+
+        return with_new_items(self, source, item=item, attributes=attributes, exposure=exposure)
+
     def on_cpu(self) -> Self:
         """The same with its tensors in main memory."""
+        return self
+
+    def for_requests(self) -> Self:
+        """The same for a server: the recommending replica alone, laid out so that one user at a time is fast."""
         return self
 
     def having(self, **changes: Any) -> Self:
@@ -174,19 +215,18 @@ class Model(ABC):
             raise InputError(f"the model has no seed {seed}; it has {', '.join(map(str, self.seeds))}.")
         return self.seeds.index(seed)
 
-    def _position(self, item: Any, k: int) -> int:
-        """Where an item stands that has k others beside it."""
-        place = int(known_positions([item], self.known.item_ids, "item")[0])
-        if not 1 <= k < self.known.n_items:
-            raise InputError(f"k must lie between 1 and the {self.known.n_items - 1:,} other items, not {k}.")
-        return place
+    def best_items(
+        self, users: np.ndarray, k: int, *, exclude: Interactions | None, only: Tensor | None, replica: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Items and scores [n, k] of users by index, as `top_by` makes them; scores must be finite."""
+        items, scores = top_by(self.scorer(replica), self.known.n_items, users, k, exclude=exclude, only=only)
+        self._check_finite(users, items, scores, exclude, only)
+        return items, scores
 
     def _table(self, replica: int, asked: Asked, k: int, known: bool) -> pa.Table:
-        users, left_out = asked.users, asked.left_out(None if known else self.known)
-        scorer, n_items = self.scorer(replica), self.known.n_items
-        items, scores = top_by(scorer, n_items, users, k, exclude=left_out, only=asked.allowed)
-        self._check_finite(users, items, scores, left_out, asked.allowed)
-        return list_table(self.known, users, items, scores)
+        left_out = asked.left_out(None if known else self.known)
+        items, scores = self.best_items(asked.users, k, exclude=left_out, only=asked.allowed, replica=replica)
+        return list_table(self.known, asked.users, items, scores)
 
     def _check_finite(
         self,
@@ -207,5 +247,9 @@ class Model(ABC):
             )
 
 
-def _marked(table: pa.Table, fallback: bool) -> pa.Table:
-    return table.append_column("fallback", pa.array(np.full(len(table), fallback)))
+def _joined(own: pa.Table, popular: pa.Table) -> pa.Table:
+    """Both, marked in a column fallback; users are texts where the ids asked for have another type than the model's."""
+    parts = [t.append_column("fallback", pa.array(np.full(len(t), t is popular))) for t in (own, popular)]
+    if own["user"].type != popular["user"].type:
+        parts = [part.set_column(0, "user", part["user"].cast(pa.string())) for part in parts]
+    return pa.concat_tables(parts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,9 @@ from evenhand.models.base import Model
 from evenhand.models.factors import FactorModel
 from evenhand.models.item_weights import ItemWeightModel
 from evenhand.models.topk import Score
+
+if TYPE_CHECKING:
+    from evenhand.models.new_items import NewItems
 
 Scale = Literal["best", "spread"]
 WEIGHTS: Mapping[Scale, str] = {"best": "weights_to_best", "spread": "weights"}
@@ -144,10 +147,12 @@ class BlendModel(Model):
     def on_cpu(self) -> Self:
         return replace(self, parts=tuple(part.on_cpu() for part in self.parts))
 
-    def similar(self, item: Any, k: int = 10, *, seed: int | None = None) -> pa.Table:
+    def for_requests(self) -> Self:
+        return replace(self, parts=tuple(part.for_requests() for part in self.parts))
+
+    def most_similar(self, place: int, k: int, replica: int) -> tuple[np.ndarray, np.ndarray]:
         """As the first of the parts has them."""
-        self.replica(seed)
-        return self.parts[0].similar(item, k)
+        return self.parts[0].most_similar(place, k, self.parts[0].best)
 
     def with_users(self, history: Interactions) -> Self:
         return replace(
@@ -157,6 +162,14 @@ class BlendModel(Model):
             fitted_to=None,
             info={**self.info, "folded_in": history.n_users},
             metrics={},
+        )
+
+    def with_items(self, added: NewItems) -> Self:
+        return replace(
+            self,
+            parts=tuple(part.with_items(added) for part in self.parts),
+            known=added.moved(self.known),
+            fitted_to=None if self.fitted_to is None else added.moved(self.fitted_to),
         )
 
 

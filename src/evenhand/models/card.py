@@ -27,8 +27,8 @@ _RATES = (
     "hot and of the cold items wanted, the share that is not shown."
 )
 _LIMITS = (
-    "It knows only the users and items in this folder. New users can be folded in from their history; new "
-    "items need new training.",
+    "It knows only the users and items in this folder. New users can be folded in from their history, new items "
+    "join by their attributes (`evenhand update --new-items`).",
     "Scores order the items of one user. They are no probabilities, and those of two users do not compare.",
     "It repeats what the log rewards: what was never shown could not be chosen, and the rates above are "
     "measured on the same kind of log.",
@@ -85,6 +85,7 @@ def _training(model: Model) -> Iterator[tuple[str, Any]]:
     yield "hot items", info.get("hot")
     yield "encoder", info.get("encoder")
     yield "settings", info.get("settings")
+    yield "new items", info.get("new_items")
     yield "versions", info.get("versions")
 
 

@@ -23,15 +23,11 @@ from evenhand.models.base import Model
 from evenhand.models.blend_model import WEIGHTS, BlendModel, Part, Scale, parts_of
 from evenhand.models.card import model_card
 from evenhand.models.factors import FactorModel
-from evenhand.models.graph_filter import GraphFilter
-from evenhand.models.item_weights import CountTable, DenseTable, ItemTable, ItemWeightModel, SparseTable
+from evenhand.models.item_weights import ItemWeightModel
+from evenhand.models.new_items import TABLES
 from evenhand.utils.atomic import atomic_folder
 from evenhand.utils.errors import InputError
 
-TABLES: Mapping[str, type[ItemTable]] = {
-    table.kind: table for table in (DenseTable, SparseTable, CountTable, GraphFilter)
-}
-"""Kinds of models that are made of what items say about each other."""
 FORMAT = 1
 """Version of the folder's layout; a folder of another version is refused."""
 CONTENT = ("model.safetensors", "users.arrow", "items.arrow", "known.arrow", "history.json")

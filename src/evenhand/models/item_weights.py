@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +19,11 @@ from evenhand.data.csr import gather_rows
 from evenhand.data.interactions import Interactions
 from evenhand.metrics.lists import count
 from evenhand.models.base import Model
-from evenhand.models.id_lookup import list_table
 from evenhand.models.topk import Score, top_by
 from evenhand.utils.errors import InputError
+
+if TYPE_CHECKING:
+    from evenhand.models.new_items import NewItems
 
 _MOST = 2**53
 """Up to here a float64 can count."""
@@ -245,18 +247,18 @@ class ItemWeightModel(Model):
         tensors = {name: tensor.cpu() for name, tensor in self.table.tensors().items()}
         return replace(self, table=type(self.table).from_tensors(tensors))
 
-    def similar(self, item: Any, k: int = 10, *, seed: int | None = None) -> pa.Table:
-        """The k items to which this one has the largest weights, as if a user had seen nothing else.
-
-        Fewer than k where it has weights to fewer.
-        """
-        place = self._position(item, k)
-        self.replica(seed)
+    def most_similar(self, place: int, k: int, replica: int) -> tuple[np.ndarray, np.ndarray]:
+        """The items to which this one has the largest weights, as if a user had seen nothing else."""
         row = self.table.row(place, self.known.n_items).clone()
         row[place] = -np.inf
-        items, scores = top_by(lambda users: row[None].clone(), len(row), np.array([place]), k)
-        return list_table(self.known, np.array([0]), items, scores).select(["item", "score"])
+        items, scores = top_by(lambda users: row[None], len(row), np.array([0]), k)
+        found = items[0] >= 0
+        return items[0][found], scores[0][found]
 
     def with_users(self, history: Interactions) -> Self:
         info = {**self.info, "folded_in": history.n_users}
         return replace(self, known=history, seen=history, info=info, metrics={})
+
+    def with_items(self, added: NewItems) -> Self:
+        table = added.table(self.table, self.scorer(self.best))
+        return replace(self, table=table, known=added.moved(self.known), seen=added.moved(self.seen))

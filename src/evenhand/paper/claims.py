@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.experiments.results import Document
 from evenhand.metrics.statistics import Interval, holm, paired_over_seeds
 from evenhand.paper.published import cells
-from evenhand.paper.results import Document
 from evenhand.paper.tables import title
 from evenhand.paper.user_values import COMPARED, REFERENCE
 

@@ -20,10 +20,7 @@ import torch
 import evenhand
 from evenhand.data.describe import fingerprint
 from evenhand.data.splits import Split, held_out_share
-from evenhand.paper import user_values
-from evenhand.paper.experiment import Experiment, Recipe, recipe, swept
-from evenhand.paper.mse import mse_per_seed
-from evenhand.paper.results import (
+from evenhand.experiments.results import (
     DIGITS,
     Comparison,
     Document,
@@ -34,6 +31,9 @@ from evenhand.paper.results import (
     work_folder,
     writing,
 )
+from evenhand.paper import user_values
+from evenhand.paper.experiment import Experiment, Recipe, recipe, swept
+from evenhand.paper.mse import mse_per_seed
 from evenhand.training.method import Conditions, Fit
 from evenhand.training.run import train, versions
 from evenhand.training.settings import resolve_device

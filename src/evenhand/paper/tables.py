@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from evenhand.experiments.results import Document, Run
 from evenhand.metrics.student_t import t_quantile
 from evenhand.paper.experiment import SWEEPS, TABLES, published_row
 from evenhand.paper.published import LOWER_IS_BETTER, Cell, cells
-from evenhand.paper.results import Document, Run
 from evenhand.utils.errors import InputError
 
 PERFORMANCE = ("precision", "recall", "f1", "ndcg", "ohr", "ocr", "uhr", "ucr")

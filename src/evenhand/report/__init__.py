@@ -7,6 +7,16 @@ dark, prints, and a short script of its own adds sorting and tips. `render` make
 
 from evenhand.report.audit_page import write_comparison_report, write_report
 from evenhand.report.render import Origin, render
+from evenhand.report.scoreboard_page import scoreboard_markdown, scoreboard_rows, write_scoreboard_page
 from evenhand.report.search_page import write_search_page
 
-__all__ = ["Origin", "render", "write_comparison_report", "write_report", "write_search_page"]
+__all__ = [
+    "Origin",
+    "render",
+    "scoreboard_markdown",
+    "scoreboard_rows",
+    "write_comparison_report",
+    "write_report",
+    "write_scoreboard_page",
+    "write_search_page",
+]

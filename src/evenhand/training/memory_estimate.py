@@ -14,6 +14,7 @@ from functools import cached_property
 import torch
 
 from evenhand.data.interactions import Interactions
+from evenhand.data.spread_log import SpreadLog
 from evenhand.encoders import Encoder, LightGCN
 from evenhand.objectives import Objective
 from evenhand.samplers import AUCSampler, PopularitySampler, Sampler
@@ -21,6 +22,7 @@ from evenhand.training.engines import engine_name
 from evenhand.training.settings import Settings, is_sparse
 from evenhand.utils.errors import InputError, RunError
 from evenhand.utils.memory import available_bytes, gigabytes, is_shortage
+from evenhand.utils.world import World
 
 _FLOAT, _LONG = 4, 8
 _BLOCK = 4
@@ -48,6 +50,8 @@ class Work:
     objective: Objective
     device: str
     """cpu or cuda"""
+    ranks: int = 0
+    """How many processes share it by rows; 0 where it is not split."""
 
     @property
     def negatives(self) -> int:
@@ -127,8 +131,8 @@ class Work:
 
 
 def work_of(
-    train: Interactions,
-    held_out: Interactions | None,
+    train: Interactions | SpreadLog,
+    held_out: Interactions | SpreadLog | None,
     encoder: Encoder,
     samplers: Sequence[Sampler],
     settings: Settings,
@@ -148,6 +152,7 @@ def work_of(
         settings=settings,
         objective=objective,
         device=device.type,
+        ranks=World.current().size if World.current().joined or settings.engine == "sharded" else 0,
     )
 
 

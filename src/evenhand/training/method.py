@@ -33,6 +33,7 @@ from evenhand.training.evaluation import Evaluator, Results
 from evenhand.training.settings import ProtocolName, resolve_device
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.progress import OnEpoch
+from evenhand.utils.world import World
 
 MOST_SEEDS = 10_000
 _OWN = ("sampler", "objective", "baseline")
@@ -156,6 +157,8 @@ class Method(ABC):
     """Whether two seeds give two results; what is deterministic is fitted once."""
     side_by_side: ClassVar[bool] = False
     """Whether seeds, and the trials of a search, can train as replicas of one run."""
+    spreads: ClassVar[bool] = False
+    """Whether several processes can fit it together."""
 
     @property
     @abstractmethod
@@ -290,7 +293,8 @@ class Method(ABC):
         model = self.refit(fit, conditions.split, device=str(conditions.device), on_epoch=on_epoch)
         if conditions.split.how != "given" or not len(conditions.split.test):
             return replace(fit, model=model.having(metrics=fit.model.metrics))
-        results = conditions.measured([model.scorer(model.best)])
+        # Of several processes, the first holds the model.
+        results = conditions.measured([model.scorer(model.best)]) if World.current().speaks else {}
         return replace(fit, model=model.having(metrics=metrics_json(results)), results=results)
 
     @abstractmethod

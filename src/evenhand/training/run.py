@@ -24,11 +24,11 @@ from evenhand.models.factors import FactorModel, on_cpu
 from evenhand.objectives import BPR, Objective
 from evenhand.samplers.base import Sampler
 from evenhand.training.checkpoints import Checkpoints
-from evenhand.training.early_stopping import STOPPING_K, protocol_of
-from evenhand.training.evaluation import Evaluator
+from evenhand.training.early_stopping import STOPPING_K, evaluator_of, protocol_of
 from evenhand.training.memory_estimate import check_fits, memory_errors_explained, work_of
 from evenhand.training.method import Fit, metrics_json, seed_numbers
 from evenhand.training.settings import ProtocolName, Settings, exact_repeats, resolve_device
+from evenhand.training.spread_checkpoints import SpreadCheckpoints
 from evenhand.training.trainer import Trainer, too_high
 from evenhand.utils.description import described
 from evenhand.utils.errors import InputError, unknown
@@ -96,7 +96,8 @@ def train(
     if start is not None:
         trainer.start_from(start)
     common = trainer.settings
-    stopping, evaluator = protocol_of(protocol, split, common, hot_mask, ks, len(numbers), stop_on)
+    ranks = trainer.work.ranks
+    stopping, evaluator = protocol_of(protocol, split, common, hot_mask, ks, len(numbers), stop_on, ranks)
     identity = {
         "data": {name: fingerprint(part) for name, part in split.parts().items()},
         "encoder": describe_encoder(encoder),
@@ -110,13 +111,19 @@ def train(
         "start": "random" if start is None else "given tables",
         "versions": {"evenhand": evenhand.__version__, "torch": str(torch.__version__)},
     }
-    saved = Checkpoints(checkpoints, identity)
+    if ranks:
+        identity["engine"] = trainer.engine.name
+    saved = SpreadCheckpoints(checkpoints, identity) if ranks else Checkpoints(checkpoints, identity)
     with exact_repeats(common.deterministic), memory_errors_explained():
         history, seconds = trainer.run(stopping, evaluator, saved, resume=resume, on_epoch=on_epoch)
     chosen = Vectors(*on_cpu(stopping.vectors))
     results = stopping.results()
     if results is None:  # the one look at test
-        results = Evaluator(split.test, split.consumed, hot_mask, ks).results(chosen) if len(split.test) else {}
+        look = evaluator_of(split.test, split.consumed, hot_mask, ks, ranks=ranks)
+        results = look.results(chosen) if len(split.test) else {}
+    tables = None if stopping.tables is None else on_cpu(stopping.tables)
+    if ranks:
+        chosen, tables = Vectors(*trainer.put_together(chosen)), tables and trainer.put_together(tables)
     best = int(np.argmax(stopping.value))
     model = FactorModel(
         *chosen,
@@ -139,7 +146,7 @@ def train(
         },
         history=tuple(history),
         metrics=metrics_json(results),
-        tables=None if stopping.tables is None else on_cpu(stopping.tables),
+        tables=tables,
     )
     return Fit(
         model=model,

@@ -46,6 +46,7 @@ class Trained(Method):
     """Its name in the registry; empty for a sampler from elsewhere."""
 
     side_by_side: ClassVar[bool] = True
+    spreads: ClassVar[bool] = True
 
     @property
     def name(self) -> str:

@@ -11,8 +11,8 @@ from evenhand.utils.errors import InputError
 
 
 @contextmanager
-def one_process(folder: Path) -> Iterator[None]:
-    """Refuse to work in a folder that another process works in; the system frees it when a process dies."""
+def one_process(folder: Path, *, wait: bool = False) -> Iterator[None]:
+    """Refuse to work in a folder that another process works in, or wait; the system frees it when a process dies."""
     try:
         import fcntl
     except ImportError:  # no such lock on this system
@@ -25,7 +25,7 @@ def one_process(folder: Path) -> Iterator[None]:
         raise InputError(f"cannot write to {folder}: {problem.strerror}.") from problem
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise InputError(f"another process is working in {folder}; wait for it or choose another.") from None
         except OSError:  # a file system without locks

@@ -34,6 +34,19 @@ def available_bytes(device: torch.device) -> int | None:
     return min(known) if known else _from_sysconf()
 
 
+def peak_bytes() -> int:
+    """The most main memory that this process has held so far."""
+    try:  # the highest of this process alone; the other figure may be that of whoever started it
+        lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):
+        import resource
+        import sys
+
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
 def is_shortage(problem: BaseException) -> bool:
     """Whether an error says that memory could not be had, be it main memory or a GPU's."""
     import torch

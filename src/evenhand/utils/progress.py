@@ -32,6 +32,11 @@ def quiet(on: bool = True) -> None:
     _quiet = on
 
 
+def is_quiet() -> bool:
+    """Whether it is off, for a process that is started by this one."""
+    return _quiet
+
+
 class Task:
     """One piece of work; call it with how much is done."""
 

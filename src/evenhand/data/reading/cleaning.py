@@ -5,6 +5,8 @@ What is left out is counted, each row for the first reason that applies, and sai
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from evenhand.data.reading.codes import pair_keys
@@ -24,33 +26,44 @@ def wanted_rows(
     min_rating: float | None,
     since: str | float | None,
     until: str | float | None,
-) -> tuple[np.ndarray, list[str]]:
-    """Which rows to keep, and what to say of the others; each is counted for the first reason it is left out."""
-    cleaned: list[str] = []
-    left = int(keep.sum())
-    if left < len(keep):
-        cleaned.append(f"{count(len(keep) - left, 'row')} without an id skipped")
+    all_times: np.ndarray | None = None,
+) -> dict[str, int]:
+    """Unmark the rows of `keep` that do not count; for each reason, how many rows it was the first to leave out.
+
+    Dates are understood in the unit of `all_times`, where the rows are a piece of a log; else in that of their own.
+    """
+    left_out = {"without an id": len(keep) - int(keep.sum())}
 
     def leave_out(rows: np.ndarray, why: str) -> None:
-        n = int((keep & rows).sum())
-        if n:
-            np.logical_and(keep, ~rows, out=keep)
-            cleaned.append(f"{count(n, 'row')} {why} skipped")
+        left_out[why] = int((keep & rows).sum())
+        np.logical_and(keep, ~rows, out=keep)
 
     if since is not None or until is not None:
         times = _column_for(loaded, numbers, "timestamp", "since or until")
+        unit = times if all_times is None else all_times
         leave_out(np.isnan(times), "without a timestamp")
         if since is not None:
-            leave_out(times < as_moment(since, times, "since"), f"before {since}")
+            leave_out(times < as_moment(since, unit, "since"), f"before {since}")
         if until is not None:
-            leave_out(times >= as_moment(until, times, "until"), f"from {until} on")
+            leave_out(times >= as_moment(until, unit, "until"), f"from {until} on")
     if min_rating is not None:
         ratings = _column_for(loaded, numbers, "rating", "min_rating")
-        if not (ratings >= min_rating).any():
-            raise InputError(f"no row of {loaded.label} has a rating of at least {min_rating:g}; lower min_rating.")
         leave_out(ratings < min_rating, f"with a rating below {min_rating:g}")
         leave_out(np.isnan(ratings), "without a rating")
-    return keep, cleaned
+    return left_out
+
+
+def skipped(left_out: Mapping[str, int]) -> list[str]:
+    """What to say of rows that were left out.
+
+    >>> skipped({"without an id": 1, "without a rating": 0})
+    ['1 row without an id skipped']
+    """
+    return [f"{count(n, 'row')} {why} skipped" for why, n in left_out.items() if n]
+
+
+def no_such_rating(label: str, min_rating: float) -> InputError:
+    return InputError(f"no row of {label} has a rating of at least {min_rating:g}; lower min_rating.")
 
 
 def _column_for(loaded: Loaded, numbers: dict[str, np.ndarray | None], role: str, option: str) -> np.ndarray:

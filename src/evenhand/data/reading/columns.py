@@ -83,6 +83,26 @@ def gather(
     return codes, table
 
 
+def typed(batches: Iterable[pa.RecordBatch], names: Sequence[str], columns: Sequence[Column], label: str) -> Loaded:
+    """Batches whose columns are called `names`, as a table by role; they are checked first."""
+    chosen = pick(columns, names, label)
+    codes, table = gather(_sound(batches), chosen, columns)
+    return Loaded(
+        label=label,
+        codes=codes,
+        table=table,
+        names={role: names[place] for role, place in chosen.items()},
+        place=lambda row: f"row {row + 1}",
+    )
+
+
+def _sound(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same, once it is certain that offsets lie within their data and that texts are texts."""
+    for batch in batches:
+        batch.validate(full=True)
+        yield batch
+
+
 def source_label(source: Any) -> str:
     """How messages call a source: a file by its path in quotes, anything else by its type."""
     if isinstance(source, str | os.PathLike):

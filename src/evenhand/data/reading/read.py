@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -17,31 +17,27 @@ import numpy as np
 import pyarrow as pa
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.cleaning import net_purchases, wanted_rows
+from evenhand.data.reading.cleaning import net_purchases, no_such_rating, skipped, wanted_rows
 from evenhand.data.reading.codes import Codes
 from evenhand.data.reading.columns import (
     Column,
     Loaded,
     NoRowsError,
     faults_reported,
-    first_line_of,
-    gather,
     is_string,
-    pick,
     source_label,
     to_text,
+    typed,
 )
 from evenhand.data.reading.files import JSON_ENDINGS, PARQUET_ENDINGS, TEXT_ENDINGS, File, find_files
 from evenhand.data.reading.json_lines import read_json_lines
+from evenhand.data.reading.parquet_files import load_parquet, opened_parquet
 from evenhand.data.reading.text_files import load_text, text_column_names
 from evenhand.data.reading.values import compacted, encode_ids, to_numbers
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count
 
 __all__ = ["Column", "read_columns", "read_interactions", "source_label"]
-
-_ROWS, _BUFFER = 2**17, 2**20
-"""Rows of a parquet file that are decoded at once, and bytes of a column that are read at once."""
 
 
 def read_interactions(
@@ -77,7 +73,10 @@ def read_interactions(
         items, item_ids = encode_ids(loaded, "item", strict=strict)
         numbers = {column.role: _numbers(loaded, column.role, column.kind) for column in columns[2:]}
     label, notes = loaded.label, loaded.notes
-    keep, cleaned = wanted_rows(loaded, (users >= 0) & (items >= 0), numbers, min_rating, since, until)
+    keep = (users >= 0) & (items >= 0)
+    cleaned = skipped(wanted_rows(loaded, keep, numbers, min_rating, since, until))
+    if min_rating is not None and not (numbers["rating"] is not None and (numbers["rating"] >= min_rating).any()):
+        raise no_such_rating(label, min_rating)
     if weight is not None:
         amounts = numbers.pop("weight")
         more, said = net_purchases(users, items, len(item_ids), amounts, keep, label)
@@ -158,13 +157,8 @@ def column_names(source: Any) -> list[str]:
     file = find_files(source if isinstance(source, str) else Path(source))[0]
     with faults_reported(file.label):
         if file.ending in PARQUET_ENDINGS or _starts_like_parquet(file):
-            import pyarrow.parquet as pq
-
-            try:
-                with file.open() as content:
-                    return list(pq.read_schema(content).names)
-            except (pa.ArrowException, OSError, UnicodeError) as error:
-                raise InputError(f"{file.label} cannot be read as a parquet file: {first_line_of(error)}.") from None
+            with opened_parquet(file) as parquet:
+                return list(parquet.schema_arrow.names)
         return read_json_lines(file).column_names if file.ending in JSON_ENDINGS else text_column_names(file)
 
 
@@ -205,10 +199,10 @@ def _load(source: Any, columns: Sequence[Column], header: bool | None) -> Loaded
 
 def _load_file(file: File, columns: Sequence[Column], header: bool | None) -> Loaded:
     if file.ending in PARQUET_ENDINGS or _starts_like_parquet(file):
-        return _load_parquet(file, columns)
+        return load_parquet(file, columns)
     if file.ending in JSON_ENDINGS:
         table = read_json_lines(file)
-        return _typed(table.to_batches(), table.column_names, columns, file.label)
+        return typed(table.to_batches(), table.column_names, columns, file.label)
     return load_text(file, columns, header)
 
 
@@ -280,39 +274,7 @@ def _load_frame(source: Any, columns: Sequence[Column]) -> Loaded:
         table = pa.table(source)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InputError(f"{label} cannot be turned into an Arrow table: {'; '.join(map(str, error.args))}.") from None
-    return _typed(table.to_batches(), table.column_names, columns, label)
-
-
-def _load_parquet(file: File, columns: Sequence[Column]) -> Loaded:
-    import pyarrow.parquet as pq
-
-    try:
-        with file.open() as content, pq.ParquetFile(content, buffer_size=_BUFFER, pre_buffer=False) as parquet:
-            there = parquet.schema_arrow.names
-            wanted = [there[place] for place in pick(columns, there, file.label).values()]
-            in_file = [name for name in there if name in wanted]
-            return _typed(parquet.iter_batches(_ROWS, columns=in_file), in_file, columns, file.label)
-    except (pa.ArrowException, OSError, UnicodeError) as error:
-        raise InputError(f"{file.label} cannot be read as a parquet file: {first_line_of(error)}.") from None
-
-
-def _typed(batches: Iterable[pa.RecordBatch], names: Sequence[str], columns: Sequence[Column], label: str) -> Loaded:
-    chosen = pick(columns, names, label)
-    codes, table = gather(_sound(batches), chosen, columns)
-    return Loaded(
-        label=label,
-        codes=codes,
-        table=table,
-        names={role: names[place] for role, place in chosen.items()},
-        place=lambda row: f"row {row + 1}",
-    )
-
-
-def _sound(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same, once it is certain that offsets lie within their data and that texts are texts."""
-    for batch in batches:
-        batch.validate(full=True)
-        yield batch
+    return typed(table.to_batches(), table.column_names, columns, label)
 
 
 def _starts_like_parquet(file: File) -> bool:

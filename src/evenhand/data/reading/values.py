@@ -23,23 +23,28 @@ def encode_ids(loaded: Loaded, role: str, *, strict: bool = True) -> tuple[np.nd
 
     A row without an id is an error, or, unless `strict`, has the code -1; then blanks are no id either.
     """
+    codes, ids = clean_ids(loaded, role, strict=strict)
+    vocabulary = ids.filter(pa.array(used(codes, len(ids)) & np.asarray(ids.is_valid()))).unique()
+    vocabulary = vocabulary.take(pc.sort_indices(vocabulary))
+    recode(codes, np.asarray(pc.index_in(ids, value_set=vocabulary).fill_null(-1)))
+    return codes, vocabulary
+
+
+def clean_ids(loaded: Loaded, role: str, *, strict: bool) -> tuple[np.ndarray, pa.Array]:
+    """(int32 code of each row, the ids in the order they came in, null where that is none)."""
     values, codes = loaded.codes[role].finish()
     if is_string(values.type):
         values = values.cast(pa.string())
         shown = values if strict else pc.utf8_trim_whitespace(values)
         values = pc.if_else(pc.equal(shown.fill_null(""), ""), pa.scalar(None, values.type), values)
     ids = _as_ids(loaded, role, values)
-    empty = np.asarray(ids.is_null())
-    if strict and (empty.any() or codes.min() < 0):
+    if strict and (ids.null_count or codes.min() < 0):
         # The extra last entry answers for code -1, a null.
-        missing = np.append(empty, True)[codes]
+        missing = np.append(np.asarray(ids.is_null()), True)[codes]
         if missing.any():
             where = loaded.place(int(missing.argmax()))
             raise InputError(f"{loaded.called(role)} has no id in {where}; fill it in or drop such rows.")
-    vocabulary = ids.filter(pa.array(used(codes, len(ids)) & ~empty)).unique()
-    vocabulary = vocabulary.take(pc.sort_indices(vocabulary))
-    recode(codes, np.asarray(pc.index_in(ids, value_set=vocabulary).fill_null(-1)))
-    return codes, vocabulary
+    return codes, ids
 
 
 def _as_ids(loaded: Loaded, role: str, values: pa.Array) -> pa.Array:

@@ -1,0 +1,105 @@
+"""Ids on their way between processes: as bytes, and which process an id belongs to.
+
+An id belongs to the process that its hash names, so that whoever meets it knows whom to ask. Ids are compared there as
+they are, so two of one hash do no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from evenhand.utils.world import World
+
+_ODD = 0x9E3779B97F4A7C15
+
+
+def owners(ids: pa.Array, size: int) -> np.ndarray:
+    """int64 [n]: the rank that each id belongs to; none of the ids is null or empty.
+
+    >>> owners(pa.array(["a", "b", "a"]), 4).tolist(), owners(pa.array([7, -7]), 1).tolist()
+    ([1, 0, 1], [0, 0])
+    """
+    with np.errstate(over="ignore"):
+        bits = ids.to_numpy().view(np.uint64) if pa.types.is_integer(ids.type) else _polynomials(ids)
+        bits = (bits ^ (bits >> np.uint64(31))) * np.uint64(_ODD)
+    return ((bits >> np.uint64(33)) % np.uint64(size)).astype(np.int64)
+
+
+def exchange_ids(world: World, parts: Sequence[pa.Array]) -> list[pa.Array]:
+    """Send parts[r] to rank r; back comes what every rank had for this one. All are of one type, int64 or string."""
+    if world.size == 1:
+        return list(parts)
+    kind = parts[0].type
+    return [_unpacked(told, kind) for told in world.exchange([_packed(part) for part in parts])]
+
+
+def exchange_arrays(world: World, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The same for numbers of one dtype."""
+    if world.size == 1:
+        return list(parts)
+    import torch
+
+    return [got.numpy() for got in world.exchange([torch.from_numpy(np.ascontiguousarray(part)) for part in parts])]
+
+
+def total(world: World, counts: np.ndarray) -> np.ndarray:
+    """The sum of integers over ranks, everywhere."""
+    if world.size == 1:
+        return counts
+    import torch
+
+    return world.total(torch.from_numpy(np.array(counts, dtype=np.int64))).numpy()
+
+
+def cut(values: pa.Array, lengths: np.ndarray) -> list[pa.Array]:
+    """Consecutive slices of these lengths."""
+    ends = np.cumsum(lengths)
+    return [values.slice(end - n, n) for end, n in zip(ends.tolist(), lengths.tolist(), strict=True)]
+
+
+def _texts(ids: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """(int32 [n + 1]: where each text begins and ends, its bytes as uint8)."""
+    _, offsets, content = ids.buffers()
+    if not len(ids) or content is None:
+        return np.zeros(len(ids) + 1, dtype=np.int32), np.empty(0, dtype=np.uint8)
+    ends = np.frombuffer(offsets, dtype=np.int32)[ids.offset : ids.offset + len(ids) + 1]
+    return ends - ends[0], np.frombuffer(content, dtype=np.uint8)[ends[0] : ends[-1]]
+
+
+def _polynomials(ids: pa.Array) -> np.ndarray:
+    """uint64 [n]: the bytes of each text as the coefficients of a polynomial, at an odd point."""
+    ends, content = _texts(ids)
+    if not len(content):
+        return np.zeros(len(ids), dtype=np.uint64)
+    lengths = np.diff(ends)
+    powers = np.cumprod(np.full(lengths.max(), _ODD, dtype=np.uint64))
+    place = np.arange(len(content)) - np.repeat(ends[:-1], lengths)
+    return np.add.reduceat(content * powers[place], ends[:-1])
+
+
+def _packed(ids: pa.Array) -> Tensor:
+    """uint8: integers as they are; of texts how many, how long, and their bytes."""
+    import torch
+
+    if pa.types.is_integer(ids.type):
+        return torch.from_numpy(ids.to_numpy().copy().view(np.uint8))
+    ends, content = _texts(ids)
+    head = np.array([len(ids)], dtype=np.int64).view(np.uint8)
+    return torch.from_numpy(np.concatenate([head, ends.astype(np.int32).view(np.uint8), content]))
+
+
+def _unpacked(told: Tensor, kind: pa.DataType) -> pa.Array:
+    content = told.numpy()
+    if pa.types.is_integer(kind):
+        return pa.array(np.frombuffer(content.tobytes(), dtype=np.int64))
+    n = int(content[:8].copy().view(np.int64)[0])
+    begin = 8 + 4 * (n + 1)
+    ends, texts = (pa.py_buffer(part.tobytes()) for part in (content[8:begin], content[begin:]))
+    return pa.StringArray.from_buffers(n, ends, texts)

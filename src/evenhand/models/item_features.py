@@ -1,0 +1,159 @@
+"""Attributes of items as one sparse matrix: categories, numbers, texts and given vectors, each column as it is.
+
+What is learned of the columns (which categories there are, how rare a word is, where numbers lie) comes from the rows
+of items that a model knows; a row of a new item never changes another one's features.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Literal, get_args
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from scipy import sparse
+
+from evenhand.data.reading.columns import is_string, source_label
+from evenhand.data.reading.read import column_names, read_table
+from evenhand.utils.errors import InputError, unknown
+
+Kind = Literal["category", "number", "text", "vector"]
+
+WORD_FEATURES = 1024
+"""Words and pairs of words of a text column share so many features."""
+MOST_CATEGORIES = 1000
+"""The most frequent values of a column count, the others do not."""
+KNOTS = 10
+"""Numbers are read off between so many quantiles."""
+
+
+def read_attributes(source: Any, item: str, attributes: str | Iterable[str] | None) -> tuple[pa.Array, pa.Table]:
+    """The ids of a table's items, each once, and the columns wanted (`name` or `name:kind`), named `name:kind`."""
+    there = column_names(source)
+    asked = attributes.split(",") if isinstance(attributes, str) else attributes
+    wanted = dict(_named(one, there) for one in ([name for name in there if name != item] if asked is None else asked))
+    if not wanted or item in wanted:
+        raise InputError(f"{source_label(source)} needs columns of attributes beside '{item}'.")
+    table = read_table(source, item)
+    ids = pa.concat_arrays(table[item].chunks) if len(table[item].chunks) > 1 else table[item].chunk(0)
+    codes = np.asarray(ids.indices.fill_null(-1))
+    there_codes, first = np.unique(codes, return_index=True)
+    first = first[there_codes >= 0]
+    rows = table.select(list(wanted)).take(pa.array(first)).combine_chunks()
+    kinds = [kind or _kind(rows[name]) for name, kind in wanted.items()]
+    named = rows.rename_columns([f"{name}:{kind}" for name, kind in zip(wanted, kinds, strict=True)])
+    return ids.dictionary.take(pa.array(codes[first])), named
+
+
+def features(table: pa.Table, learn: np.ndarray) -> sparse.csr_matrix:
+    """float64 [n, f]: every row's attributes; `learn` (bool) are the rows that say what there is."""
+    blocks = []
+    for name in table.column_names:
+        column, _, kind = name.rpartition(":")
+        try:
+            blocks.append(_BLOCKS[kind](table[name], learn))
+        except (pa.ArrowException, ValueError, TypeError):
+            raise InputError(f"the attribute '{column}' cannot be read as {kind}; name it as {column}:KIND.") from None
+    return sparse.csr_matrix(sparse.hstack(blocks, format="csr"))
+
+
+def _named(text: str, there: Sequence[str]) -> tuple[str, str | None]:
+    """`title:text` as its column and its kind; a column may have a colon in its name."""
+    name, kind = text.strip(), None
+    if name not in there and ":" in name:
+        name, _, kind = name.rpartition(":")
+        if kind not in get_args(Kind):
+            raise unknown("kind of attribute", kind, get_args(Kind))
+    if name not in there:
+        raise unknown("attribute", name, there)
+    return name, kind
+
+
+def _kind(column: pa.ChunkedArray) -> Kind:
+    """What a column holds, by its type; texts that mostly differ are texts, those that repeat are categories."""
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or pa.types.is_fixed_size_list(column.type):
+        return "category" if is_string(column.type.value_type) else "vector"
+    if pa.types.is_boolean(column.type):
+        return "category"
+    if not is_string(column.type) and not pa.types.is_dictionary(column.type):
+        return "number"
+    values = _labels(column)
+    return "category" if 2 * len(set().union(*values)) <= sum(map(bool, values)) else "text"
+
+
+def _labels(column: pa.ChunkedArray) -> list[set[str]]:
+    """The categories of every row: those of a list, or of a text with | between them."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_nested(column.type):
+        return [{str(one) for one in row or () if one is not None} for row in column.to_pylist()]
+    texts = pc.cast(column, pa.string()).to_pylist()
+    return [{part.strip() for part in (text or "").split("|")} - {""} for text in texts]
+
+
+def _category(column: pa.ChunkedArray, learn: np.ndarray) -> sparse.csr_matrix:
+    labels = _labels(column)
+    counts = Counter(one for row, counted in zip(labels, learn, strict=True) if counted for one in row)
+    place = {name: n for n, (name, _) in enumerate(sorted(counts.most_common(MOST_CATEGORIES)))}
+    return _bag(([place[one] for one in row if one in place] for row in labels), len(labels), len(place))
+
+
+def _text(column: pa.ChunkedArray, learn: np.ndarray) -> sparse.csr_matrix:
+    """Words and pairs of words, rare ones more, every row of length 1."""
+    rows = []
+    for text in pc.cast(column, pa.string()).to_pylist():
+        words = re.findall(r"\w+", (text or "").lower())
+        tokens = words + [f"{one} {other}" for one, other in pairwise(words)]
+        rows.append([crc32(token.encode()) % WORD_FEATURES for token in tokens])
+    bag = _bag(rows, len(rows), WORD_FEATURES)
+    within = bag[learn].getnnz(axis=0)
+    bag = bag @ sparse.diags(np.log1p(max(int(learn.sum()), 1) / np.maximum(within, 1)))
+    lengths = np.sqrt(bag.multiply(bag).sum(1)).A1
+    return sparse.diags(1 / np.where(lengths > 0, lengths, 1)) @ bag
+
+
+def _number(column: pa.ChunkedArray, learn: np.ndarray) -> sparse.csr_matrix:
+    """Between two quantiles, a number is some of the one and the rest of the other; few values are categories."""
+    if pa.types.is_temporal(column.type):
+        column = column.cast(pa.timestamp("s")).cast(pa.int64())
+    x = column.cast(pa.float64()).to_numpy()
+    there = np.isfinite(x)
+    if not (there & learn).any():
+        return sparse.csr_matrix((len(x), 0))
+    knots = np.unique(np.quantile(x[there & learn], np.linspace(0, 1, KNOTS)))
+    hats = np.stack([np.where(there, np.interp(x, knots, hat), 0) for hat in np.eye(len(knots))], axis=1)
+    return sparse.csr_matrix(hats)
+
+
+def _vector(column: pa.ChunkedArray, learn: np.ndarray) -> sparse.csr_matrix:
+    """Given vectors, their mean square length being 1; a row without one is zero."""
+    rows = column.to_pylist()
+    length = next((len(row) for row in rows if row), 0)
+    found = np.array([row or [0.0] * length for row in rows], dtype=np.float64).reshape(len(rows), length)
+    if not np.isfinite(found).all():
+        raise ValueError
+    size = np.sqrt((found[learn] ** 2).sum(1).mean()) if learn.any() else 0
+    return sparse.csr_matrix(found / (size or 1))
+
+
+def _bag(rows: Iterable[Sequence[int]], n: int, width: int) -> sparse.csr_matrix:
+    """How often each column is named in each row."""
+    listed = list(rows)
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in listed])])
+    columns = np.fromiter((one for row in listed for one in row), dtype=np.int64, count=indptr[-1])
+    found = sparse.csr_matrix((np.ones(len(columns)), columns, indptr), shape=(n, width))
+    found.sum_duplicates()
+    return found
+
+
+_BLOCKS: Mapping[str, Callable[[pa.ChunkedArray, np.ndarray], sparse.csr_matrix]] = {
+    "category": _category,
+    "number": _number,
+    "text": _text,
+    "vector": _vector,
+}
