@@ -33,7 +33,8 @@ def test_an_order_is_kept_and_the_end_of_each_line_held_out(tmp_path: Path) -> N
     assert min(split.validation.item_ids.to_pylist()[i] for i in split.validation.items) == 100
     # Asked for otherwise, it is otherwise.
     other = given_split(train, test, validation=0.1, validation_how="random")
-    assert other.validation is not None and min(other.validation.items) < 50
+    assert other.validation is not None
+    assert min(other.validation.items) < 50
 
 
 def test_sorted_lines_have_no_order(tmp_path: Path) -> None:

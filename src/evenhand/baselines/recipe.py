@@ -204,7 +204,7 @@ class Search:
         return None
 
     def _expected(self, family: str) -> float:
-        """Seconds that the next candidate of a family will take: by its own estimate, and what others took beyond it."""
+        """Seconds for the next candidate of a family: by its own estimate, and what others took beyond theirs."""
         waiting = self.families[family]
         trained = waiting[0].side_by_side
         same = [one.seconds for one in self.tried if one.family == family]
