@@ -133,7 +133,7 @@ def main() -> None:
                 f"{reader} reader, {ranks} rank(s): {asked.rows:,} rows, {told['pairs']:,} pairs, "
                 f"{told['users']:,} users, digest {told['digest']}; {most['seconds']:.0f} s, {cpu:.0f} CPU s "
                 f"in all; a rank keeps up to {most['held'] / 1e6:.0f} MB, peak {most['peak'] / 1e3:.0f} MB "
-                f"above the {most['own'] / 1e3:.0f} MB of its libraries; {sent / asked.rows:.1f} bytes a row on the wire"
+                f"above the {most['own'] / 1e3:.0f} MB of its libraries; {sent / asked.rows:.1f} bytes a row sent"
                 + ("" if limit is None else f"; limit {limit:g} GB a rank"),
                 flush=True,
             )
