@@ -87,4 +87,4 @@ clean:
 
 .venv-s3/installed: pyproject.toml | .venv/installed-dev
 	.venv/bin/pip install --quiet --upgrade --target .venv-s3 'moto[s3]>=5.1' 'flask>=3' 'flask-cors>=5'
-	touch $@
+	@touch $@
