@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from serving import ask, serving
 
 import evenhand as eh
 from evenhand.serve.hot_reload import HotModel
 from run_cli import one_thread, small_log
+from serving import ask, serving
 from small_model import model as small_model
 
 
