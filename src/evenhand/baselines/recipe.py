@@ -60,6 +60,8 @@ _EASE_ITEMS = 12_000
 """Items between which EASE learns weights on a CPU, where its time grows with their cube."""
 _LEAST_TRAINING = 5.0
 """Seconds below which training is not begun."""
+_CHEAP = 0.03
+"""Share of the budget below which every closed form of a family is tried before anything is trained."""
 _CORES = {"cpu": 2, "cuda": 40}
 """How many cores a device is worth, for estimates."""
 clock: Callable[[], float] = time.perf_counter
@@ -165,7 +167,11 @@ class Search:
         self.families = candidates(self.pairs, self.recipe.aim, self.device)
 
     def run(self) -> None:
-        """Fit candidates until time is up: the first of every family, quick ones first, then of the one ahead."""
+        """Fit candidates until time is up.
+
+        The first closed form of every family, quick ones first; then all that are cheap; then what is trained; then
+        more of the family that is ahead.
+        """
         with StopSignal().listening() as stop:
             while (following := self._next()) is not None:
                 family, method = following
@@ -195,12 +201,17 @@ class Search:
 
     def _next(self) -> tuple[str, Method] | None:
         begun = [one.family for one in self._leaders()]
-        others = [name for name, waiting in self.families.items() if waiting and name not in begun]
-        others.sort(key=lambda name: (self.families[name][0].side_by_side, self._expected(name)))
-        for name in [*others, *begun]:
-            waiting = self.families[name]
-            if waiting and (not self.tried or 2 * self._expected(name) < self.left):
-                return name, waiting.pop(0)
+
+        def turn(name: str) -> tuple[int, float]:
+            trained, expected = self.families[name][0].side_by_side, self._expected(name)
+            if name not in begun:
+                return (2 if trained else 0), expected
+            cheap = not trained and expected < _CHEAP * self.budget
+            return (1 if cheap else 3), begun.index(name)
+
+        for name in sorted((name for name, waiting in self.families.items() if waiting), key=turn):
+            if not self.tried or 2 * self._expected(name) < self.left:
+                return name, self.families[name].pop(0)
         return None
 
     def _expected(self, family: str) -> float:
