@@ -73,7 +73,7 @@ clean:
 	@touch $@
 
 .venv/installed-dev: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) -e '.[dev,serve-test]'
+	$(PIP) -e '.[dev,serve-test,docs]'
 	@touch $@ .venv/installed
 
 .venv-peers/installed: benchmarks/peers/requirements.txt
