@@ -40,6 +40,9 @@ Data = Annotated[
 DataDir = Annotated[str | None, _option("Where to look for a named dataset first.", "Reading")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the interrupted run in --out.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+Track = Annotated[
+    str | None, typer.Option(help="mlflow: put parameters, metrics and files on record there, as MLFLOW_… says.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Write into a folder that already holds files.")]
 Explain = Annotated[
     bool, typer.Option("--explain", help="Say first what will be done: engine, memory, ranks, protocol.")
