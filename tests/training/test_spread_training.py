@@ -18,6 +18,7 @@ from evenhand.training.checkpoints import Checkpoints
 from evenhand.training.engines import sharded
 from evenhand.training.engines.sharded import ShardedEngine
 from evenhand.utils import world as world_module
+from evenhand.utils.errors import InputError
 from evenhand.utils.world import World
 from ranks import on_ranks
 from run_cli import evenhand
@@ -58,6 +59,30 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def vectors(folder: Path) -> list[np.ndarray]:
     model: Any = eh.load(folder)
     return [side.numpy() for side in model.vectors]
+
+
+def test_a_folder_in_parts_is_read_by_one_process_as_any_other(log: Path, tmp_path: Path) -> None:
+    folders = {size: tmp_path / str(size) for size in (1, 3)}
+    for size, folder in folders.items():
+        assert trained(size, log, folder, "--no-refit")[0][0] == 0
+    one, three = (eh.load(folder) for folder in folders.values())
+    assert one.recommend(k=5).equals(three.recommend(k=5))
+    for side in ("user_ids", "item_ids"):
+        assert getattr(one.known, side).equals(getattr(three.known, side))
+    assert np.array_equal(one.known.keys, three.known.keys)
+    config = json.loads((folders[3] / "config.json").read_text())
+    assert config["format"] == 2
+    n = one.known.n_users
+    assert [part["users"] for part in config["parts"]] == [[r * n // 3, (r + 1) * n // 3] for r in range(3)]
+    three.save(tmp_path / "again")
+    assert json.loads((tmp_path / "again" / "config.json").read_text())["format"] == 1
+    part = folders[3] / "part-00001.safetensors"
+    part.write_bytes(part.read_bytes()[:-4] + bytes(4))
+    with pytest.raises(InputError, match=r"part-00001.safetensors is not the file that was saved"):
+        eh.load(folders[3])
+    part.unlink()
+    with pytest.raises(InputError, match=r"part-00001.safetensors is missing"):
+        eh.load(folders[3])
 
 
 def test_the_model_and_its_numbers_do_not_depend_on_how_many_trained_it(log: Path, tmp_path: Path) -> None:

@@ -130,8 +130,7 @@ def command(
                 fitted = one.for_production(fitted, plan.conditions, on_epoch)
         final = fitted.model
         say_size(final)
-        if world.speaks:
-            final.having(info={**final.info, "data": plan.data}, titles=titles).save(out, force=True)
+        final.having(info={**final.info, "data": plan.data}, titles=titles).save(out, force=True)
     rows = rows_of(one, fitted.results)
     recommends = final.seeds[final.best]
     if json:

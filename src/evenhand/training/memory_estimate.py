@@ -130,6 +130,11 @@ class Work:
         return prior + (beside if self.draws else 4 * _RANKED_AT_ONCE[self.device] * _FLOAT)
 
 
+def over_ranks(settings: Settings) -> bool:
+    """Whether rows are split among processes, be it one: where a launcher started them, or the settings say so."""
+    return World.current().joined or settings.engine == "sharded"
+
+
 def work_of(
     train: Interactions | SpreadLog,
     held_out: Interactions | SpreadLog | None,
@@ -152,7 +157,7 @@ def work_of(
         settings=settings,
         objective=objective,
         device=device.type,
-        ranks=World.current().size if World.current().joined or settings.engine == "sharded" else 0,
+        ranks=World.current().size if over_ranks(settings) else 0,
     )
 
 
