@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -60,6 +60,10 @@ _EASE_ITEMS = 12_000
 """Items between which EASE learns weights on a CPU, where its time grows with their cube."""
 _LEAST_TRAINING = 5.0
 """Seconds below which training is not begun."""
+_CHEAP = 0.03
+"""Share of the budget below which every closed form of a family is tried before anything is trained."""
+_CORES = {"cpu": 2, "cuda": 40}
+"""How many cores a device is worth, for estimates."""
 clock: Callable[[], float] = time.perf_counter
 
 
@@ -163,7 +167,11 @@ class Search:
         self.families = candidates(self.pairs, self.recipe.aim, self.device)
 
     def run(self) -> None:
-        """Fit candidates until time is up: the first of every family, then more of the family that is ahead."""
+        """Fit candidates until time is up.
+
+        The first closed form of every family, quick ones first; then all that are cheap; then what is trained; then
+        more of the family that is ahead.
+        """
         with StopSignal().listening() as stop:
             while (following := self._next()) is not None:
                 family, method = following
@@ -193,19 +201,31 @@ class Search:
 
     def _next(self) -> tuple[str, Method] | None:
         begun = [one.family for one in self._leaders()]
-        order = [name for name in self.families if name not in begun] + begun
-        for name in order:
-            waiting = self.families[name]
-            if waiting and (not self.tried or 2 * self._expected(name) < self.left):
-                return name, waiting.pop(0)
+
+        def turn(name: str) -> tuple[int, float]:
+            trained, expected = self.families[name][0].side_by_side, self._expected(name)
+            if name not in begun:
+                return (2 if trained else 0), expected
+            cheap = not trained and expected < _CHEAP * self.budget
+            return (1 if cheap else 3), begun.index(name)
+
+        for name in sorted((name for name, waiting in self.families.items() if waiting), key=turn):
+            if not self.tried or 2 * self._expected(name) < self.left:
+                return name, self.families[name].pop(0)
         return None
 
     def _expected(self, family: str) -> float:
-        """Seconds that the next candidate of a family will take: as the last one did."""
+        """Seconds for the next candidate of a family: by its own estimate, and what others took beyond theirs."""
+        waiting = self.families[family]
+        trained = waiting[0].side_by_side
         same = [one.seconds for one in self.tried if one.family == family]
-        if same:
-            return max(same)
-        return _LEAST_TRAINING if self.families[family][0].side_by_side else 0.0
+        if trained:
+            return max(same, default=_LEAST_TRAINING)
+        beyond = [one.seconds - self._estimate(one.method) for one in self.tried if not one.method.side_by_side]
+        return self._estimate(waiting[0]) + max([0.0, *beyond])
+
+    def _estimate(self, method: Method) -> float:
+        return method.work(self.pairs) / _CORES[self.device.type]
 
     def _try(self, family: str, method: Method) -> None:
         kept = self.workshop.find(method)
@@ -216,15 +236,15 @@ class Search:
             method = method.having({"seconds": self.left / 2})
         began = clock()
         try:
-            fitted, epochs = fit_part(method, self.pairs, self.held, self.seed, self.device)
+            fit = fit_part(method, self.pairs, self.held, self.seed, self.device)
         except StoppedError:
             raise
         except (InputError, RunError):  # too large for this machine, or without a solution: others remain
             self.families[family].clear()
             return
         seconds = clock() - began
-        value = self.evaluator.evaluate([fitted.scorer(fitted.best)])[0][self.k].mean("ndcg")
-        one = Tried(family, method, fitted, value, seconds, epochs)
+        value = self.evaluator.evaluate([fit.model.scorer(fit.model.best)])[0][self.k].mean("ndcg")
+        one = Tried(family, method, cast("Part", fit.model), value, seconds, fit.epochs)
         self.workshop.keep(one)
         self.tried.append(one)
 

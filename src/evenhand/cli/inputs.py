@@ -46,8 +46,7 @@ def load_source(data: str, data_dir: str | None, reading: Reading, splitting: Sp
     if splitting.test is not None:
         train = read_file_or_name(data, data_dir, reading)
         test = read_file(splitting.test, reading, allow_small=True)
-        by = splitting.validation or "random"
-        split = given_split(train, test, validation=validation, validation_how=by, seed=seed)
+        split = given_split(train, test, validation=validation, validation_how=splitting.validation, seed=seed)
         return Source(split, (*files_of(data, data_dir), *files_of(splitting.test, None)), {})
     if is_dataset(data) and how == "random":
         from evenhand.data.datasets.load import demo_simulation, load_split
@@ -96,7 +95,7 @@ def _read_parts(parts: dict[str, Path], reading: Reading, splitting: Splitting, 
         read["test"],
         validation_part=given,
         validation=0.0 if given is not None else validation,
-        validation_how=splitting.validation or "random",
+        validation_how=splitting.validation,
         seed=splitting.split_seed,
     )
     if given is None or validation:

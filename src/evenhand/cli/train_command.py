@@ -155,7 +155,7 @@ def for_aim(splitting: opt.Splitting, aim: str) -> opt.Splitting:
     from evenhand.baselines.recipe import AIMS
 
     rule = AIMS.get(aim)
-    if rule is None or splitting.split != opt.Splitting().split:
+    if aim == "log" or rule is None or splitting.split != opt.Splitting().split:
         return splitting
     return replace(splitting, validation=rule) if splitting.test is not None else replace(splitting, split=rule)
 

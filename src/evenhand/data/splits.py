@@ -214,18 +214,19 @@ def given_split(
     validation: float = 0.0,
     seed: int = 0,
     validation_part: Interactions | None = None,
-    validation_how: str = "random",
+    validation_how: str | None = None,
 ) -> Split:
     """A split from parts that were read one by one, brought to one shared vocabulary.
 
     A pair belongs to the first part that has it: repeats leave validation, then test. A `validation` share
     is drawn out of train by `validation_how`, best by the rule that the test part was made by; it cannot be combined
-    with a given `validation_part`.
+    with a given `validation_part`. Left out, it is random; where train is lines of items in an order of their own, it
+    is the end of each line.
     """
     if validation > 0 and validation_part is not None:
         raise InputError("give either a validation file or a validation share, not both.")
     _check_shares(0.5, validation, seed)
-    validation_how, rule = rule_named(validation_how)
+    validation_how, rule = rule_named(validation_how or ("time" if _has_order(train) else "random"))
     given = {"train": train, "validation": validation_part, "test": test}
     parts, notes = share_vocabulary({name: part for name, part in given.items() if part is not None})
     parts, more_notes = _without_repeats(parts)
@@ -261,6 +262,12 @@ def held_out_share(pairs: Interactions, share: float, how: str = "random") -> tu
     if not held_out.any():
         raise InputError(f"{len(pairs):,} training pairs are too few to hold some out.")
     return pairs.take(~held_out), pairs.take(held_out)
+
+
+def _has_order(data: Interactions) -> bool:
+    """Whether its times are places in a user's line, as shares of it, and no moments."""
+    times = data.timestamps
+    return times is not None and len(times) > 0 and bool((times > 0).all() and (times <= 1).all())
 
 
 def _without_repeats(parts: dict[str, Interactions]) -> tuple[dict[str, Interactions], tuple[str, ...]]:

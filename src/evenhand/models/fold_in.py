@@ -21,7 +21,7 @@ from evenhand.models.id_lookup import listed, positions
 from evenhand.utils.errors import InputError
 
 RIDGE = 10.0
-"""Weight of the vector's length; chosen on validation (see docs/models.md); 3 to 30 does nearly as well."""
+"""Weight of the vector's length; chosen on three data sets (see docs/models.md); 3 to 30 does nearly as well."""
 
 
 Factors = tuple[Tensor, Tensor]

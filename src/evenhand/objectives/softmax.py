@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import torch
 from torch import Tensor
@@ -28,6 +28,9 @@ from evenhand.samplers.base import check_drawn
 from evenhand.utils.errors import InputError, unknown
 
 Similarity = Literal["cosine", "inner"]
+_USUAL, _TRIED = 0.15, (0.1, 0.2)
+"""τ for cosines, and what a fit tries: of validation parts of five data sets, sparse and even ones preferred the first,
+dense ones the second (docs/sparse.md)."""
 _ALL_MASKED = -1e30
 """Stands for log 0 where a number must be finite."""
 
@@ -36,8 +39,8 @@ _ALL_MASKED = -1e30
 class Softmax(Objective):
     """`log Σ_j exp(c_j/τ) - c_i/τ`, the mean over a batch (SL, SSM)."""
 
-    temperature: float = 0.15
-    """τ, on the scale of cosines; dense data wants a larger one. For inner products 1 is usual."""
+    temperature: float | None = None
+    """τ, on the scale of cosines. None settles it on validation; without one it is .15, and 1 for inner products."""
     shared: int = 1024
     """How many negatives a batch shares, drawn with replacement from the sampler's distribution over all items."""
     similarity: Similarity = "cosine"
@@ -50,7 +53,8 @@ class Softmax(Objective):
     shares_negatives: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        positive_number("temperature", self.temperature)
+        if self.temperature is not None:
+            positive_number("temperature", self.temperature)
         check_drawn("shared", self.shared)
         if self.similarity not in get_args(Similarity):
             raise unknown("similarity", str(self.similarity), get_args(Similarity))
@@ -71,6 +75,15 @@ class Softmax(Objective):
         """A cosine loss sees only lr over the rows' size: with one size for all data, lr means the same on all."""
         return 0.02 if self.similarity == "cosine" else None
 
+    def forms(self) -> tuple[Softmax, ...]:
+        if self.temperature is not None or self.similarity == "inner":
+            return (self.closed(),)
+        return tuple(replace(self, temperature=one) for one in _TRIED)
+
+    def closed(self) -> Self:
+        usual = 1.0 if self.similarity == "inner" else _USUAL
+        return self if self.temperature is not None else replace(self, temperature=usual)
+
     def start(self, train: Interactions, model: Tables, seeds: Sequence[int]) -> SoftmaxLoss:
         return SoftmaxLoss(self, train, model)
 
@@ -80,7 +93,9 @@ class SoftmaxLoss(Loss):
 
     def __init__(self, of: Softmax, train: Interactions, model: Tables) -> None:
         super().__init__()
-        self.of, self.n_items = of, train.n_items
+        self.of, self.n_items = of.closed(), train.n_items
+        assert self.of.temperature is not None
+        self.temperature = self.of.temperature
         self.transforms = of.similarity == "cosine"
         self.keys = torch.from_numpy(train.keys).to(model.items.device)
         """int64 [n_pairs], ascending: user · n_items + item."""
@@ -112,7 +127,7 @@ class SoftmaxLoss(Loss):
 
     def curve(self, x: Tensor) -> tuple[Tensor, Tensor | float]:
         """z of the differences c_j - c_i, which it may overwrite, and dz/dx."""
-        return x.div_(self.of.temperature), 1 / self.of.temperature
+        return x.div_(self.temperature), 1 / self.temperature
 
     def log_weights(self, x: Tensor, batch: Scored, masked: Tensor) -> Tensor | None:
         """log w [r, 1, n] or [r, B, n] of the negatives, masks aside."""

@@ -189,12 +189,19 @@ def _differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str
     """
     found = []
     for name in sorted({*mine, *theirs}):
-        a, b = mine.get(name), theirs.get(name)
+        a, b = _by_name(mine.get(name)), _by_name(theirs.get(name))
         if isinstance(a, dict) and isinstance(b, dict):
             found += [f"{name} {key}" for key in sorted({*a, *b}) if a.get(key) != b.get(key)]
         elif a != b:
             found.append(name)
     return found
+
+
+def _by_name(value: Any) -> Any:
+    """Settings of several replicas as one value for each name; anything else as it is."""
+    if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
+        return {name: [one.get(name) for one in value] for name in value[0]}
+    return value
 
 
 def _parts(path: Path) -> tuple[int, str]:

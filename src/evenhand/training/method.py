@@ -256,6 +256,10 @@ class Method(ABC):
         """With everything filled in that it leaves to the protocol, the encoder or the data."""
         return self
 
+    def closed(self) -> Self:
+        """With the usual values for what a fit would settle on validation, as a search has values of its own."""
+        return self
+
     # ---- fitting
 
     def fit(
@@ -313,6 +317,10 @@ class Method(ABC):
         on_epoch: OnEpoch | None = None,
     ) -> Fit:
         """The method's `model`, made of what it knew and of `new`; new users and items join."""
+
+    def work(self, train: Interactions) -> float:
+        """Seconds of one core that a fit in closed form takes, roughly; measured at 800,000 pairs × 41,000 items."""
+        return 0.0
 
     @abstractmethod
     def explain(self, conditions: Conditions) -> str:

@@ -78,7 +78,7 @@ def train(
     # Without a test part, as in an update or a refit, no lists are evaluated.
     if (len(split.test) or protocol == "paper") and max(ks) > split.train.n_items:
         raise InputError(f"k = {max(ks)} is more than the catalogue's {split.train.n_items:,} items.")
-    where = resolve_device(device)
+    where, objective = resolve_device(device), objective.closed()
     settings = settings or Settings()
     alike = isinstance(sampler, Sampler) and isinstance(settings, Settings)
     numbers = seed_numbers(seeds, repeatable=not alike)

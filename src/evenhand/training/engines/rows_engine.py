@@ -111,7 +111,7 @@ class CompiledMargins:
         softmax_rows(
             x[0].numpy(),
             own[0].detach().numpy(),
-            np.float32(1 / loss.of.temperature),
+            np.float32(1 / loss.temperature),
             nothing if offset is None else offset.flatten().numpy(),
             prior,
             np.float32(alpha),
