@@ -102,7 +102,7 @@ def _triton_works() -> bool:
 
 ENGINES = {
     "sharded": Kind("sharded", "ShardedEngine", _sharded_serves),
-    "sharded, shared negatives": Kind("sharded_softmax", "ShardedSoftmaxEngine", _sharded_softmax_serves),
+    "sharded-softmax": Kind("sharded_softmax", "ShardedSoftmaxEngine", _sharded_softmax_serves),
     "numba": Kind("numba_engine", "NumbaEngine", _numba_serves, _openmp_works),
     "rows": Kind("rows_engine", "RowsEngine", _rows_serve, _openmp_works),
     "triton": Kind("triton_engine", "TritonEngine", _triton_serves, _triton_works),
