@@ -23,8 +23,7 @@ check: .venv/installed-dev
 
 # The tests of object storage, against a server that speaks S3. It and what it needs are 114 MB, and older versions than
 # the pinned ones in part, so they go to a folder of their own; without them these tests skip.
-test-s3: .venv/installed-dev
-	.venv/bin/pip install --quiet --upgrade --target .venv-s3 'moto[s3]>=5.1' 'flask>=3' 'flask-cors>=5'
+test-s3: .venv-s3/installed
 	PYTHONPATH=.venv-s3 .venv/bin/python -m pytest -k object_store tests/data/test_folders.py tests/models/test_list_parts.py
 
 # Known vulnerabilities of what evenhand runs on. Without a network it says that it did not run.
@@ -73,7 +72,7 @@ clean:
 	@touch $@
 
 .venv/installed-dev: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) -e '.[dev,serve-test]'
+	$(PIP) -e '.[dev,serve-test,docs]'
 	@touch $@ .venv/installed
 
 .venv-peers/installed: benchmarks/peers/requirements.txt
@@ -84,4 +83,8 @@ clean:
 .venv-lowest/installed: pyproject.toml constraints-lowest.txt
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/pip install --quiet -c constraints-lowest.txt -e '.[dev]'
+	@touch $@
+
+.venv-s3/installed: pyproject.toml | .venv/installed-dev
+	.venv/bin/pip install --quiet --upgrade --target .venv-s3 'moto[s3]>=5.1' 'flask>=3' 'flask-cors>=5'
 	@touch $@

@@ -70,14 +70,14 @@ def worker(folder: str, reader: str, limit: float | None) -> None:
     held = sum(a.nbytes for a in arrays if a is not None) + mine.user_ids.nbytes + mine.item_ids.nbytes
     # Of every pair a hash of all that is known of it, and of every id with its place; their sum knows no order.
     whose = np.repeat(log.user_numbers, mine.activity)
-    digest = mixed(whose, mine.items, mine.ratings.view(np.int32), mine.timestamps.view(np.int64)).sum()
-    digest += mixed(log.user_numbers, owners(mine.user_ids, 2**31)).sum()
-    digest = total(world, np.array([digest.astype(np.int64), len(mine)]))
+    pairs = mixed(whose, mine.items, mine.ratings.view(np.int32), mine.timestamps.view(np.int64)).sum()
+    ids = mixed(log.user_numbers, owners(mine.user_ids, 2**31)).sum()
+    digest = total(world, np.array([pairs, ids, len(mine)]).astype(np.int64))
     last = mixed(np.arange(log.n_items), owners(mine.item_ids, 2**31)).sum()
     told = world.gathered({"peak": peak, "held": held, "seconds": seconds, "cpu": cpu, "sent": sent, "own": before})
     if world.rank == 0:
-        code = f"{(int(digest[0]) + int(last)) % 2**64:016x}"
-        print(json.dumps({"digest": code, "pairs": int(digest[1]), "users": log.n_users, "ranks": told}))
+        code = f"{(int(digest[0]) + int(digest[1]) + int(last)) % 2**64:016x}"
+        print(json.dumps({"digest": code, "pairs": int(digest[2]), "users": log.n_users, "ranks": told}))
 
 
 def mixed(*columns: np.ndarray) -> np.ndarray:
@@ -133,7 +133,7 @@ def main() -> None:
                 f"{reader} reader, {ranks} rank(s): {asked.rows:,} rows, {told['pairs']:,} pairs, "
                 f"{told['users']:,} users, digest {told['digest']}; {most['seconds']:.0f} s, {cpu:.0f} CPU s "
                 f"in all; a rank keeps up to {most['held'] / 1e6:.0f} MB, peak {most['peak'] / 1e3:.0f} MB "
-                f"above the {most['own'] / 1e3:.0f} MB of its libraries; {sent / asked.rows:.1f} bytes a row on the wire"
+                f"above the {most['own'] / 1e3:.0f} MB of its libraries; {sent / asked.rows:.1f} bytes a row sent"
                 + ("" if limit is None else f"; limit {limit:g} GB a rank"),
                 flush=True,
             )

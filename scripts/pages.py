@@ -17,6 +17,7 @@ import charts
 import contest_blocks
 import contest_field
 import reproduction_blocks
+import scoreboard_block
 from page_text import replaced
 from reproduction_tables import Experiments
 
@@ -31,7 +32,7 @@ def pages(results: Path, root: Path) -> dict[str, str]:
     """Every page with its blocks as the results have them."""
     found: dict[str, str] = {}
     made_of = (reproduction_blocks.blocks(Experiments.read(results)), contest_blocks.blocks(results))
-    for blocks in (*made_of, bias_block.blocks(results)):
+    for blocks in (*made_of, bias_block.blocks(results), scoreboard_block.blocks(results)):
         for path, made in blocks.items():
             text = found.get(path) or (root / path).read_text(encoding="utf-8")
             for name, block in made.items():

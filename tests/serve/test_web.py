@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from serving import ask, serving
 
 import evenhand as eh
 from evenhand.serve.hot_reload import HotModel
 from run_cli import one_thread, small_log
+from serving import ask, serving
 from small_model import model as small_model
 
 
@@ -289,3 +289,16 @@ def test_a_folder_that_does_not_load_keeps_the_older_model(tmp_path: Path, caplo
         status, problem, version = state()
         assert (status, problem) == ("ok", "")
         assert version != served
+
+
+def test_a_link_to_another_model_is_followed(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        small_model("integer", seed).save(tmp_path / f"night-{seed}")
+    link = tmp_path / "live"
+    link.symlink_to("night-1")
+    hot = HotModel(link)
+    before = hot.current.version
+    (tmp_path / "new").symlink_to("night-2")
+    (tmp_path / "new").replace(link)
+    hot.look()
+    assert (hot.problem, hot.current.version == before) == (None, False)

@@ -5,7 +5,7 @@ Which users stand in which part depends on their number alone, so any number of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -59,15 +59,19 @@ def write_lists(
             target.open()
     ranges = part_ranges(len(asked.users), parts)
 
-    def tables() -> Iterator[tuple[int, pa.Table]]:
-        for number in range(world.rank, len(ranges), world.size):
-            users, last = ranges[number], number == len(ranges) - 1
-            yield number, model.lists(asked.cut(users.start, users.stop, last), k, **how)
-        if more is not None and len(more) and len(ranges) % world.size == world.rank:
-            yield len(ranges), more
+    def table(number: int) -> pa.Table:
+        if number == len(ranges):
+            return more
+        users = ranges[number]
+        return model.lists(asked.cut(users.start, users.stop, number == len(ranges) - 1), k, **how)
 
-    with world.together():
-        mine = [target.write(number, finished(table)) for number, table in tables()]
+    mine = []
+    n_parts = len(ranges) + (more is not None and len(more) > 0)
+    for number in range(world.rank, world.rank + n_parts, world.size):  # as many rounds on every rank
+        # After each part all wait for the slowest, so that nobody waits longer than one part takes.
+        with world.together():
+            if number < n_parts:
+                mine.append(target.write(number, finished(table(number))))
     written = [Part(**one) for of_rank in world.gathered([asdict(part) for part in mine]) for one in of_rank]
     with world.together():
         if world.rank == 0:
