@@ -24,18 +24,8 @@ from ranks import on_ranks
 from run_cli import evenhand
 
 ASKED = (
-    "--method",
-    "auc-ns:ecdf=16",
-    "--epochs",
-    "3",
-    "--seeds",
-    "2",
-    "--dim",
-    "8",
-    "--batch",
-    "512",
-    "--updates",
-    "sparse",
+    *("--method", "auc-ns:ecdf=16", "--epochs", "3", "--seeds", "1"),
+    *("--dim", "8", "--batch", "512", "--updates", "sparse", "--l2", "0.01"),
 )
 
 
@@ -51,8 +41,11 @@ def trained(size: int, log: Path, out: Path, *more: str) -> list[tuple[int, str,
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("log") / "log.parquet"
-    write_table(simulate_log(300, 200, 4000, seed=3).to_table(), place)
+    """A folder of files, of which each process reads some."""
+    place = tmp_path_factory.mktemp("log")
+    table = simulate_log(200, 150, 2000, seed=3).to_table()
+    for number, first in enumerate(range(0, len(table), 800)):
+        write_table(table.slice(first, 800), place / f"part-{number}.parquet")
     return place
 
 
