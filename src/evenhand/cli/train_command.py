@@ -15,6 +15,7 @@ from evenhand.cli.options import flattened
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from evenhand.experiments.tracking import Run
     from evenhand.models.base import Model
 
 _LARGE = 10**9
@@ -67,6 +68,7 @@ def command(
     force: opt.Force = False,
     resume: opt.Resume = False,
     json: opt.Json = False,
+    track: opt.Track = None,
     explain: opt.Explain = False,
     data_dir: opt.DataDir = None,
 ) -> None:
@@ -75,6 +77,7 @@ def command(
     from evenhand.cli.plan import make_plan
     from evenhand.experiments.compare import rows_of
     from evenhand.experiments.output import run_folder
+    from evenhand.experiments.tracking import tracking
     from evenhand.experiments.verdict import headline
     from evenhand.methods import on_top_of, parse, recipe_text
     from evenhand.models.folder import check_ours
@@ -122,17 +125,26 @@ def command(
     if explain:
         plan.explain(json)
     (one,) = plan.methods
-    with run_folder(plan.folder, force, resume) as checkpoints:
+    tracker = track if world.speaks else None
+    with tracking(tracker, f"train {one.label}") as record, run_folder(plan.folder, force, resume) as checkpoints:
         with task(one.label) as on_epoch:
             fitted = one.fit_under(plan.conditions, on_epoch=on_epoch, checkpoints=checkpoints, resume=resume)
+        history = fitted.model.history
         if refit:
             with task(f"{one.label}, on all data") as on_epoch:
                 fitted = one.for_production(fitted, plan.conditions, on_epoch)
         final = fitted.model
         say_size(final)
-        if world.speaks:
-            final.having(info={**final.info, "data": plan.data}, titles=titles).save(out, force=True)
-    rows = rows_of(one, fitted.results)
+        final.having(info={**final.info, "data": plan.data}, titles=titles).save(out, force=True)
+        rows = rows_of(one, fitted.results)
+
+        def tell(run: Run) -> None:
+            run.parameters({"data": data, **final.info})
+            run.epochs(history)
+            run.results(rows)
+            run.files(out)
+
+        record(tell)
     recommends = final.seeds[final.best]
     if json:
         seeds = list(fitted.model.seeds) if refit else list(range(training.seeds if one.seeded else 1))
