@@ -72,7 +72,7 @@ def worker(folder: str, reader: str, limit: float | None) -> None:
     whose = np.repeat(log.user_numbers, mine.activity)
     pairs = mixed(whose, mine.items, mine.ratings.view(np.int32), mine.timestamps.view(np.int64)).sum()
     ids = mixed(log.user_numbers, owners(mine.user_ids, 2**31)).sum()
-    digest = total(world, np.array([pairs, ids, len(mine)]).astype(np.int64))
+    digest = total(world, np.array([*np.array([pairs, ids]).view(np.int64), len(mine)]))
     last = mixed(np.arange(log.n_items), owners(mine.item_ids, 2**31)).sum()
     told = world.gathered({"peak": peak, "held": held, "seconds": seconds, "cpu": cpu, "sent": sent, "own": before})
     if world.rank == 0:
@@ -94,7 +94,15 @@ def mixed(*columns: np.ndarray) -> np.ndarray:
 def run(folder: Path, reader: str, ranks: int, limit: float | None) -> dict:
     command = [sys.executable, str(HERE)]
     if ranks > 1:
-        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), str(HERE)]
+        command = [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            str(ranks),
+            str(HERE),
+        ]
     command += ["--worker", str(folder), "--reader", reader, *([] if limit is None else ["--limit", str(limit)])]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
