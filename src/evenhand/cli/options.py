@@ -180,9 +180,9 @@ class Training:
     layers: Annotated[int | None, _option("Hops of LightGCN (default 2).", "Training")] = None
     batch: Annotated[int | None, _option("Positives a step (default 1024).", "Training")] = None
     lr: Annotated[float | None, _option("Learning rate of Adam (default 0.002).", "Training")] = None
-    l2: Annotated[
-        float | None, _option("L2 on the rows of a batch (default 1e-4, 0 for losses on cosines).", "Training")
-    ] = None
+    l2: Annotated[float | None, _option("L2 on the rows of a batch (default: settled on validation).", "Training")] = (
+        None
+    )
     weight_decay: Annotated[
         float | None, _option("L2 on every row at every step instead, as in the paper.", "Training")
     ] = None
@@ -194,7 +194,7 @@ class Training:
         _option("Stop after so many epochs without a better validation NDCG (default 10).", "Training"),
     ] = None
     eval_users: Annotated[
-        int | None, _option("Judge each epoch on so many validation users; test takes all.", "Training")
+        int | None, _option("Evaluate each epoch on so many validation users; test takes all.", "Training")
     ] = None
     updates: Annotated[str | None, _option("Which rows a step moves: auto, dense or sparse.", "Training")] = None
     engine: Annotated[str | None, _option("auto, or torch: the plain one.", "Training")] = None
