@@ -226,7 +226,7 @@ def given_split(
     if validation > 0 and validation_part is not None:
         raise InputError("give either a validation file or a validation share, not both.")
     _check_shares(0.5, validation, seed)
-    validation_how, rule = rule_named(validation_how or ("time" if _has_order(train) else "random"))
+    validation_how, rule = rule_named(validation_how or ("time" if has_order(train) else "random"))
     given = {"train": train, "validation": validation_part, "test": test}
     parts, notes = share_vocabulary({name: part for name, part in given.items() if part is not None})
     parts, more_notes = _without_repeats(parts)
@@ -264,7 +264,7 @@ def held_out_share(pairs: Interactions, share: float, how: str = "random") -> tu
     return pairs.take(~held_out), pairs.take(held_out)
 
 
-def _has_order(data: Interactions) -> bool:
+def has_order(data: Interactions) -> bool:
     """Whether its times are places in a user's line, as shares of it, and no moments."""
     times = data.timestamps
     return times is not None and len(times) > 0 and bool((times > 0).all() and (times <= 1).all())
