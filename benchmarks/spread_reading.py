@@ -1,17 +1,15 @@
 """Reading one log of many parquet files by 1, 2 and 4 processes: is it the same log, and what memory does each take?
 
-    python benchmarks/spread_reading.py [--rows 20000000] [--files 16] [--ranks 1 2 4] [--limit GB] [--folder FOLDER]
+    python benchmarks/spread_reading.py [--rows 20000000] [--files 16] [--ranks 1 2 4] [--folder FOLDER]
 
 Simulates the files once (kept in FOLDER if one is given; text ids, ratings and times, rows in no order), reads them
 with the ordinary reader and then over ranks, each run in processes of its own, and prints for each a digest of the log,
-the seconds, and the largest peak of any process above what it took before reading. --limit holds every process of the
-runs over ranks to so many gigabytes of memory (RLIMIT_DATA).
+the seconds, and the largest peak of any process above what it took before reading.
 """
 
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -47,7 +45,7 @@ def kilobytes(name: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(name))
 
 
-def worker(folder: str, reader: str, limit: float | None) -> None:
+def worker(folder: str, reader: str) -> None:
     """One process: reads its part and says how that went; rank 0 prints what all said."""
     import torch
 
@@ -59,8 +57,6 @@ def worker(folder: str, reader: str, limit: float | None) -> None:
 
     torch.set_num_threads(1)
     world = World.from_environment()
-    if limit is not None:
-        resource.setrlimit(resource.RLIMIT_DATA, (int(limit * 1e9),) * 2)
     world.barrier()
     before, began, cpu = kilobytes("VmRSS:"), time.perf_counter(), time.process_time()
     log = SpreadLog.of(read_interactions(folder), world) if reader == "ordinary" else read_spread(folder, world)
@@ -91,7 +87,7 @@ def mixed(*columns: np.ndarray) -> np.ndarray:
     return found
 
 
-def run(folder: Path, reader: str, ranks: int, limit: float | None) -> dict:
+def run(folder: Path, reader: str, ranks: int) -> dict:
     command = [sys.executable, str(HERE)]
     if ranks > 1:
         command = [
@@ -103,7 +99,7 @@ def run(folder: Path, reader: str, ranks: int, limit: float | None) -> dict:
             str(ranks),
             str(HERE),
         ]
-    command += ["--worker", str(folder), "--reader", reader, *([] if limit is None else ["--limit", str(limit)])]
+    command += ["--worker", str(folder), "--reader", reader]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
@@ -116,23 +112,22 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--files", type=int, default=16)
     parser.add_argument("--ranks", type=int, nargs="*", default=[1, 2, 4])
-    parser.add_argument("--limit", type=float)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--only-ranks", action="store_true", help="leave out the ordinary reader")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--reader", default="spread", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.worker:
-        worker(asked.worker, asked.reader, asked.limit)
+        worker(asked.worker, asked.reader)
         return
     with tempfile.TemporaryDirectory() as temporary:
         folder = (asked.folder or Path(temporary)) / f"log-{asked.rows}-{asked.files}"
         if not folder.exists():
             simulate(folder, asked.rows, asked.files)
         digests = set()
-        runs = [] if asked.only_ranks else [("ordinary", 1, None)]
-        for reader, ranks, limit in [*runs, *(("spread", ranks, asked.limit) for ranks in asked.ranks)]:
-            told = run(folder, reader, ranks, limit)
+        runs = [] if asked.only_ranks else [("ordinary", 1)]
+        for reader, ranks in [*runs, *(("spread", ranks) for ranks in asked.ranks)]:
+            told = run(folder, reader, ranks)
             digests.add(told["digest"])
             most = {name: max(rank[name] for rank in told["ranks"]) for name in told["ranks"][0]}
             cpu = sum(rank["cpu"] for rank in told["ranks"])
@@ -141,8 +136,7 @@ def main() -> None:
                 f"{reader} reader, {ranks} rank(s): {asked.rows:,} rows, {told['pairs']:,} pairs, "
                 f"{told['users']:,} users, digest {told['digest']}; {most['seconds']:.0f} s, {cpu:.0f} CPU s "
                 f"in all; a rank keeps up to {most['held'] / 1e6:.0f} MB, peak {most['peak'] / 1e3:.0f} MB "
-                f"above the {most['own'] / 1e3:.0f} MB of its libraries; {sent / asked.rows:.1f} bytes a row sent"
-                + ("" if limit is None else f"; limit {limit:g} GB a rank"),
+                f"above the {most['own'] / 1e3:.0f} MB of its libraries; {sent / asked.rows:.1f} bytes a row sent",
                 flush=True,
             )
         print("the same log in all runs" if len(digests) == 1 else "THE LOGS DIFFER")
