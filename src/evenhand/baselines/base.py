@@ -107,7 +107,8 @@ class Baseline(Method):
         per_seed = () if len(model.seeds) == len(models) else tuple(models)
         model = model.having(info=info, metrics=metrics_json(results), known=split.consumed)
         again = settled[best][1]
-        return Fit(model, results, validation, seconds=seconds, notes=split.notes, per_seed=per_seed, again=again)
+        notes = (*split.notes, *_sampled(model))
+        return Fit(model, results, validation, seconds=seconds, notes=notes, per_seed=per_seed, again=again)
 
     def refit(self, fit: Fit, split: Split, *, device: str = "auto", on_epoch: OnEpoch | None = None) -> Model:
         everything, old = split.everything, fit.model
@@ -145,6 +146,14 @@ class Baseline(Method):
 
     def explain(self, conditions: Conditions) -> str:
         return f"{self.label}: fitted on train once; it is not trained in epochs"
+
+
+def _sampled(model: Model) -> tuple[str, ...]:
+    """A note where the shares of a blend were found on some of the users only."""
+    users, there = (model.info.get("settled_on", {}).get(name, 0) for name in ("users", "of"))
+    if users >= there:
+        return ()
+    return (f"The shares of {model.info['method']} were found on a sample of {users:,} of {there:,} users.",)
 
 
 def stacked(models: Sequence[Model], seeds: Sequence[int], best: int) -> Model:

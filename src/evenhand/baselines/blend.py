@@ -122,8 +122,9 @@ class Blend(Baseline):
         counting = tuple(shares[n] for n in kept)
         final = replace(self, parts=tuple(lasting(self.parts[n], fitted[n][1]) for n in kept), shares=counting)
         if again:
-            return final._with_shares(counting, train, seed, device, on_step), final
-        info = final.info(self.label, dict(zip(self.names, shares, strict=True)))
+            model = final._with_shares(counting, train, seed, device, on_step)
+            return model.having(info={**model.info, "settled_on": lists.settled_on}), final
+        info = final.info(self.label, dict(zip(self.names, shares, strict=True))) | {"settled_on": lists.settled_on}
         return BlendModel(
             tuple(fitted[n][0] for n in kept), counting, train, seeds=(seed,), info=info, fitted_to=train
         ), final

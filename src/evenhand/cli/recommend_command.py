@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from evenhand.data.interactions import Interactions
     from evenhand.models.base import Model
 
+_JSON_ROW = 1200
+"""Bytes of memory that one row of a JSON document takes while it is made, measured."""
+
 
 @flattened
 def command(
@@ -58,12 +61,15 @@ def command(
     """
     from pathlib import Path
 
+    from torch import device
+
     from evenhand.cli import remembered, show
     from evenhand.data.write import check_target, write_table
     from evenhand.metrics.lists import count
     from evenhand.models.factors import load
     from evenhand.models.filters import joined, notes_of
     from evenhand.utils.errors import InputError
+    from evenhand.utils.memory import check_memory
     from evenhand.utils.text import one_line, visible
 
     if users is not None and new_users is not None:
@@ -94,6 +100,12 @@ def command(
     if out is not None:
         write_table(remembered.with_own_names(table, loaded), Path(out))
     if json:
+        if out is None:
+            what, instead = (
+                f"a JSON document of {len(table):,} rows",
+                "write a file with --out, or ask for shorter lists",
+            )
+            check_memory(len(table) * _JSON_ROW, device("cpu"), what, instead)
         document = {"recommendations": table.to_pylist()} if out is None else {"out": out, "rows": len(table)}
         show.print_json(document | {"notes": notes})
         return

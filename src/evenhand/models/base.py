@@ -19,7 +19,7 @@ from torch import Tensor
 from evenhand.data.interactions import Interactions
 from evenhand.models.filters import Asked, with_notes
 from evenhand.models.id_lookup import known_positions, list_table, positions
-from evenhand.models.topk import Score, top_by
+from evenhand.models.topk import TABLE_SLOT, Score, check_lists, top_by
 from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -111,6 +111,8 @@ class Model(ABC):
         """
         asked = Asked.of(self.known, users, exclude, only, exclude_pairs, fallback)
         replicas = range(len(self.seeds)) if seed == "all" else [self.replica(seed)]
+        if isinstance(k, int):
+            check_lists(len(asked.users) * len(replicas), min(k, self.known.n_items), TABLE_SLOT)
         tables = [self._table(replica, asked, k, known) for replica in replicas]
         if fallback:
             popular = asked.popular_lists(self.known, k)

@@ -29,7 +29,7 @@ from evenhand.metrics.statistics import Summary, summarise
 from evenhand.models.base import Model
 from evenhand.models.topk import Score
 from evenhand.training.early_stopping import STOPPING_K
-from evenhand.training.evaluation import Evaluator, Results
+from evenhand.training.evaluation import Evaluator, Results, users_within_reach
 from evenhand.training.settings import ProtocolName, resolve_device
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.progress import OnEpoch
@@ -73,6 +73,10 @@ class Conditions:
         elif not held and protocol == "honest":
             note = "There is no validation part, so nothing was chosen on validation."
             split = replace(split, notes=(*split.notes, note))
+        users, sample = int((split.test.activity > 0).sum()), users_within_reach(split.test)
+        if protocol == "honest" and users > sample:
+            note = f"Test metrics are those of a sample of {sample:,} of {users:,} users, the same for every method."
+            split = replace(split, notes=(*split.notes, note))
         # Without a test part, as in an update or a refit, no lists are evaluated.
         if (len(split.test) or protocol == "paper") and max(lengths) > split.n_items:
             raise InputError(f"k = {max(lengths)} is more than the catalogue's {split.n_items:,} items.")
@@ -86,7 +90,9 @@ class Conditions:
     def measured(self, scorers: Sequence[Score], test: Interactions | None = None) -> Results:
         """Metrics on the test part, or another one, with what users already have left out; empty without one."""
         test = self.split.test if test is None else test
-        return Evaluator(test, self.split.consumed, self.hot_items, self.k).results_by(scorers) if len(test) else {}
+        sample = users_within_reach(test)
+        evaluator = Evaluator(test, self.split.consumed, self.hot_items, self.k, sample)
+        return evaluator.results_by(scorers) if len(test) else {}
 
     def validated(self, scorers: Sequence[Score]) -> tuple[float, ...] | None:
         """NDCG@10 on validation of each; None where nothing was held out for that."""
@@ -94,7 +100,7 @@ class Conditions:
         if held is None or not len(held):
             return None
         k = min(STOPPING_K, self.split.n_items)
-        scored = Evaluator(held, self.split.train, self.hot_items, (k,)).evaluate(scorers)
+        scored = Evaluator(held, self.split.train, self.hot_items, (k,), users_within_reach(held)).evaluate(scorers)
         return tuple(one[k].mean("ndcg") for one in scored)
 
 

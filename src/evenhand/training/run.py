@@ -25,7 +25,7 @@ from evenhand.objectives import BPR, Objective
 from evenhand.samplers.base import Sampler
 from evenhand.training.checkpoints import Checkpoints
 from evenhand.training.early_stopping import STOPPING_K, protocol_of
-from evenhand.training.evaluation import Evaluator
+from evenhand.training.evaluation import Evaluator, users_within_reach
 from evenhand.training.memory_estimate import check_fits, memory_errors_explained, work_of
 from evenhand.training.method import Fit, metrics_json, seed_numbers
 from evenhand.training.settings import ProtocolName, Settings, exact_repeats, resolve_device
@@ -116,7 +116,8 @@ def train(
     chosen = Vectors(*on_cpu(stopping.vectors))
     results = stopping.results()
     if results is None:  # the one look at test
-        results = Evaluator(split.test, split.consumed, hot_mask, ks).results(chosen) if len(split.test) else {}
+        look = Evaluator(split.test, split.consumed, hot_mask, ks, users_within_reach(split.test))
+        results = look.results(chosen) if len(split.test) else {}
     best = int(np.argmax(stopping.value))
     model = FactorModel(
         *chosen,
