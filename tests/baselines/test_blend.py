@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.baselines import ALS, EASE, Blend, Popular
+from evenhand.baselines import blend as module
 from evenhand.baselines.ensemble import Shortlists
 from evenhand.data.interactions import Interactions
 from evenhand.data.simulate import simulate_log
@@ -20,7 +21,7 @@ from evenhand.methods import RECIPES, from_info, made_by, on_top_of, parse
 from evenhand.models.blend_model import BlendModel, scaled_to_best, standardised
 from evenhand.models.factors import FactorModel, load
 from evenhand.models.vector_files import export, vectors_from
-from evenhand.training.method import Conditions
+from evenhand.training.method import Conditions, Method
 from evenhand.utils.errors import InputError
 from run_cli import evenhand, small_log, write_log
 
@@ -324,3 +325,25 @@ def test_shares_that_were_found_on_a_sample_say_so(monkeypatch: pytest.MonkeyPat
     sampled = method.fit_under(conditions)
     assert sampled.model.info["settled_on"] == {"users": 30, "of": there}
     assert f"The shares of {method.label} were found on a sample of 30 of {there} users." in sampled.notes
+
+
+@pytest.mark.parametrize("shares", ["auto", (1.0, 2.0)])
+def test_finished_parts_are_not_fitted_again(
+    shares: tuple[float, ...] | str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = simulate_log(40, 30, 800, seed=1)
+    method = Blend((Popular(), EASE(l2=20)), shares)
+    first, _ = method.settle(log, None, 0, torch.device("cpu"), folder=tmp_path)
+    fitted: list[str] = []
+    real = module.fit_part
+
+    def counted(part: Method, *more: Any) -> Any:
+        fitted.append(part.label)
+        return real(part, *more)
+
+    monkeypatch.setattr(module, "fit_part", counted)
+    again, _ = method.settle(log, None, 0, torch.device("cpu"), folder=tmp_path)
+    assert fitted == []
+    assert again.recommend(k=5).equals(first.recommend(k=5))
+    method.settle(log, None, 1, torch.device("cpu"), folder=tmp_path)
+    assert fitted  # another seed is other work

@@ -110,10 +110,18 @@ class Baseline(Method):
         notes = (*split.notes, *_sampled(model))
         return Fit(model, results, validation, seconds=seconds, notes=notes, per_seed=per_seed, again=again)
 
-    def refit(self, fit: Fit, split: Split, *, device: str = "auto", on_epoch: OnEpoch | None = None) -> Model:
+    def refit(
+        self,
+        fit: Fit,
+        split: Split,
+        *,
+        device: str = "auto",
+        on_epoch: OnEpoch | None = None,
+        checkpoints: Path | None = None,
+    ) -> Model:
         everything, old = split.everything, fit.model
         again = fit.again if isinstance(fit.again, Baseline) else self
-        model, _ = again.settle(everything, None, old.seeds[old.best], resolve_device(device), on_epoch)
+        model, _ = again.settle(everything, None, old.seeds[old.best], resolve_device(device), on_epoch, checkpoints)
         info = {**old.info, "split": f"{split.description}; refitted on all parts"}
         return model.on_cpu().having(info=info)
 
@@ -125,6 +133,7 @@ class Baseline(Method):
         epochs: int | None = None,
         device: str = "auto",
         on_epoch: OnEpoch | None = None,
+        checkpoints: Path | None = None,
     ) -> Fit:
         """Fitted again, on what the model knew and on `new`: nothing has to be carried over."""
         if epochs is not None:
@@ -134,7 +143,7 @@ class Baseline(Method):
         if known.contains(newer.users, newer.items).all():
             raise InputError("the new data holds no pair that the model does not know already.")
         everything, where = known.union(newer), resolve_device(device)
-        models = [self.settle(everything, None, seed, where, on_epoch)[0].on_cpu() for seed in model.seeds]
+        models = [self.settle(everything, None, seed, where, on_epoch, checkpoints)[0].on_cpu() for seed in model.seeds]
         info = {
             **model.info,
             "split": f"an update with {len(everything) - len(known):,} new pairs",

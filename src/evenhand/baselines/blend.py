@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
@@ -19,6 +20,7 @@ from evenhand.baselines.als import ALS
 from evenhand.baselines.base import Baseline
 from evenhand.baselines.ease import EASE
 from evenhand.baselines.ensemble import Shortlists, found_weights
+from evenhand.baselines.workshop import Workshop
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split, held_out_share
 from evenhand.models.base import Model
@@ -108,33 +110,39 @@ class Blend(Baseline):
         folder: Path | None = None,
     ) -> tuple[BlendModel, Blend]:
         if self.shares != "auto":
-            return self._with_shares(self.shares, train, seed, device, on_step), self
+            return self._with_shares(self.shares, train, seed, device, on_step, folder), self
         again = held is None or not len(held)
         rest, held = held_out_share(train, HELD_OUT) if held is None or again else (train, held)
-        fitted = []
+        fitted, kept = [], Workshop(folder, rest, held, seed)
         for done, part in enumerate(self.parts):
-            fitted.append(fit_part(part, rest, held, seed, device))
+            fitted.append(kept.fitted(part, partial(fit_part, part, rest, held, seed, device)))
             if on_step:
                 on_step(done + 1, len(self.parts), {})
         lists = Shortlists.of([model for model, _ in fitted], rest, held)
         shares, _ = found_weights(lists, [part.name in SIGNED for part in self.parts])
-        kept = [n for n, share in enumerate(shares) if share]
-        counting = tuple(shares[n] for n in kept)
-        final = replace(self, parts=tuple(lasting(self.parts[n], fitted[n][1]) for n in kept), shares=counting)
+        counts = [n for n, share in enumerate(shares) if share]
+        counting = tuple(shares[n] for n in counts)
+        final = replace(self, parts=tuple(lasting(self.parts[n], fitted[n][1]) for n in counts), shares=counting)
         if again:
-            model = final._with_shares(counting, train, seed, device, on_step)
+            model = final._with_shares(counting, train, seed, device, on_step, folder)
             return model.having(info={**model.info, "settled_on": lists.settled_on}), final
         info = final.info(self.label, dict(zip(self.names, shares, strict=True))) | {"settled_on": lists.settled_on}
         return BlendModel(
-            tuple(fitted[n][0] for n in kept), counting, train, seeds=(seed,), info=info, fitted_to=train
+            tuple(fitted[n][0] for n in counts), counting, train, seeds=(seed,), info=info, fitted_to=train
         ), final
 
     def _with_shares(
-        self, shares: Sequence[float], train: Interactions, seed: int, device: torch.device, on_step: OnEpoch | None
+        self,
+        shares: Sequence[float],
+        train: Interactions,
+        seed: int,
+        device: torch.device,
+        on_step: OnEpoch | None,
+        folder: Path | None,
     ) -> BlendModel:
-        models = []
+        models, kept = [], Workshop(folder, train, train.take(np.zeros(len(train), dtype=bool)), seed)
         for done, part in enumerate(self.parts):
-            models.append(fit_part(part, train, None, seed, device)[0])
+            models.append(kept.fitted(part, partial(fit_part, part, train, None, seed, device))[0])
             if on_step:
                 on_step(done + 1, len(self.parts), {})
         info = self.info(self.label, dict(zip(self.names, shares, strict=True)))

@@ -107,7 +107,7 @@ class Recipe(Baseline):
         info = {**final.info(self.label, settled), "tried": tried, "aim": self.aim, "goal": self.goal}
         info["settled_on"] = search.settled_on
         if again:
-            return final.settle(train, None, seed, device, on_step)[0].having(info=info), final
+            return final.settle(train, None, seed, device, on_step, folder)[0].having(info=info), final
         models = tuple(search.workshop.model(one) for one, _ in chosen)
         return BlendModel(models, shares, train, seeds=(seed,), info=info, fitted_to=train), final
 

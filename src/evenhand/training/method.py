@@ -284,12 +284,30 @@ class Method(ABC):
         """
 
     @abstractmethod
-    def refit(self, fit: Fit, split: Split, *, device: str = "auto", on_epoch: OnEpoch | None = None) -> Model:
-        """A model for production: fitted to every part, as `fit` found it best, with the seed that recommends."""
+    def refit(
+        self,
+        fit: Fit,
+        split: Split,
+        *,
+        device: str = "auto",
+        on_epoch: OnEpoch | None = None,
+        checkpoints: Path | None = None,
+    ) -> Model:
+        """A model for production: fitted to every part, as `fit` found it best, with the seed that recommends.
 
-    def for_production(self, fit: Fit, conditions: Conditions, on_epoch: OnEpoch | None = None) -> Fit:
+        With a folder for `checkpoints` it goes on where the same refit was interrupted.
+        """
+
+    def for_production(
+        self,
+        fit: Fit,
+        conditions: Conditions,
+        on_epoch: OnEpoch | None = None,
+        checkpoints: Path | None = None,
+    ) -> Fit:
         """The same fitted to everything; a test part that was given stays out, and is measured with that model."""
-        model = self.refit(fit, conditions.split, device=str(conditions.device), on_epoch=on_epoch)
+        own = None if checkpoints is None else checkpoints / "refit"
+        model = self.refit(fit, conditions.split, device=str(conditions.device), on_epoch=on_epoch, checkpoints=own)
         if conditions.split.how != "given" or not len(conditions.split.test):
             return replace(fit, model=model.having(metrics=fit.model.metrics))
         results = conditions.measured([model.scorer(model.best)])
@@ -304,8 +322,12 @@ class Method(ABC):
         epochs: int | None = None,
         device: str = "auto",
         on_epoch: OnEpoch | None = None,
+        checkpoints: Path | None = None,
     ) -> Fit:
-        """The method's `model`, made of what it knew and of `new`; new users and items join."""
+        """The method's `model`, made of what it knew and of `new`; new users and items join.
+
+        With a folder for `checkpoints` it goes on where the same update was interrupted.
+        """
 
     @abstractmethod
     def explain(self, conditions: Conditions) -> str:

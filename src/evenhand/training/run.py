@@ -8,7 +8,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -54,7 +54,7 @@ def train(
     hot: str | HotRule | None = None,
     on_epoch: OnEpoch | None = None,
     checkpoints: Path | None = None,
-    resume: bool = False,
+    resume: bool | Literal["matching"] = False,
     start: tuple[Tensor, Tensor] | None = None,
     stop_on: tuple[str, int] = ("ndcg", STOPPING_K),
 ) -> Fit:
@@ -62,7 +62,8 @@ def train(
 
     `label` is what the model calls its method.
     With a folder for `checkpoints`, `resume` goes on from the newest one there: the result is, on a CPU to
-    the last bit, that of a run that was never interrupted. `start` are tables to begin with instead of
+    the last bit, that of a run that was never interrupted; "matching" starts over where that one is of another run.
+    `start` are tables to begin with instead of
     random ones (nan rows stay random). `stop_on` is what the honest protocol chooses and stops on.
 
     Settings in a list belong to one replica each and may differ in lr, weight_decay and l2. Where they or the
@@ -107,12 +108,12 @@ def train(
         "seeds": list(numbers),
         "protocol": [protocol, list(ks), rule.describe(), list(stop_on)],
         "device": where.type,
-        "start": "random" if start is None else "given tables",
+        "start": "random" if start is None else _digest(start),
         "versions": {"evenhand": evenhand.__version__, "torch": str(torch.__version__)},
     }
-    saved = Checkpoints(checkpoints, identity)
+    saved = Checkpoints(checkpoints, identity, strict=resume != "matching")
     with exact_repeats(common.deterministic), memory_errors_explained():
-        history, seconds = trainer.run(stopping, evaluator, saved, resume=resume, on_epoch=on_epoch)
+        history, seconds = trainer.run(stopping, evaluator, saved, resume=bool(resume), on_epoch=on_epoch)
     chosen = Vectors(*on_cpu(stopping.vectors))
     results = stopping.results()
     if results is None:  # the one look at test
@@ -177,8 +178,12 @@ def refitted(
     objective: Objective = _BPR,
     device: str = "auto",
     on_epoch: OnEpoch | None = None,
+    checkpoints: Path | None = None,
 ) -> Model:
-    """A model for production: trained on every part, for as many epochs as were best on average."""
+    """A model for production: trained on every part, for as many epochs as were best on average.
+
+    With a folder for `checkpoints` it goes on where the same refit was interrupted.
+    """
     everything = split.everything
     nothing = everything.take(np.zeros(len(everything), dtype=bool))
     whole = Split(everything, None, nothing, f"{split.description}; refitted on all parts", split.notes)
@@ -186,8 +191,16 @@ def refitted(
     best = fitted.model.seeds[fitted.model.best]
     label = fitted.model.info["method"]
     return train(
-        whole, encoder, sampler, [best], settings, objective=objective, label=label, device=device, on_epoch=on_epoch
-    ).model
+        whole, encoder, sampler, [best], settings, objective=objective, label=label, device=device, on_epoch=on_epoch,
+        checkpoints=checkpoints, resume="matching",
+    ).model  # fmt: skip
+
+
+def _digest(tables: tuple[Tensor, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for table in tables:
+        digest.update(table.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def versions(device: torch.device) -> dict[str, str]:
