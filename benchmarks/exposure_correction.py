@@ -42,7 +42,8 @@ def split_of(name: str, folder: Path) -> Split:
         world = demo_simulation()
         return Split(world.split.train, world.split.validation, world.uniform_test, "demo")
     if name == "coat":
-        return load_split("coat", folder, test_part="randomised", validation=0.1, validation_how="random")
+        # All that was shown is in the file; what counts is what was liked.
+        return load_split("coat", folder, test_part="randomised", validation=0.1, validation_how="random", min_rating=4)
     if name == "ml-100k":
         return eh.load_dataset(name, folder).split(how="popularity-shift", validation_how="random")
     train, test = (

@@ -34,7 +34,8 @@ def main() -> None:
     given = asked.parse_args()
     files = next([given.folder / name for name in pair] for pair in NAMES if (given.folder / pair[0]).exists())
     train, test = (read_interactions(file, allow_small=True) for file in files)
-    split = given_split(train, test, validation=0.1, validation_how=AIMS[given.aim])
+    rule = None if given.aim == "log" else AIMS[given.aim]
+    split = given_split(train, test, validation=0.1, validation_how=rule)
     conditions = Conditions.of(split, 1)
     recipe, began = Recipe(budget=given.budget, aim=given.aim), time.perf_counter()
     fit = recipe.fit_under(conditions)

@@ -2,7 +2,8 @@
 
     python scripts/pages.py [--results results] [--root .]
 
-What stands between `<!-- results:NAME -->` and `<!-- /results:NAME -->` is replaced, the rest is written by hand.
+What stands between `<!-- results:NAME -->` and `<!-- /results:NAME -->` is replaced, the rest is written by hand;
+docs/scoreboard.md is written whole.
 A test compares the pages with the results.
 """
 
@@ -11,26 +12,33 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+import bias_block
 import charts
 import contest_blocks
 import contest_field
 import reproduction_blocks
+import scoreboard_block
 from page_text import replaced
 from reproduction_tables import Experiments
 
+from evenhand.experiments.results import Results
+from evenhand.experiments.scoreboard import scoreboard
+from evenhand.experiments.suite import known_suite
 from evenhand.paper.experiment import SWEEPS
+from evenhand.report import scoreboard_markdown
 
 
 def pages(results: Path, root: Path) -> dict[str, str]:
     """Every page with its blocks as the results have them."""
     found: dict[str, str] = {}
-    for blocks in (reproduction_blocks.blocks(Experiments.read(results)), contest_blocks.blocks(results)):
+    made_of = (reproduction_blocks.blocks(Experiments.read(results)), contest_blocks.blocks(results))
+    for blocks in (*made_of, bias_block.blocks(results), scoreboard_block.blocks(results)):
         for path, made in blocks.items():
             text = found.get(path) or (root / path).read_text(encoding="utf-8")
             for name, block in made.items():
                 text = replaced(text, name, block)
             found[path] = text
-    return found
+    return found | {"docs/scoreboard.md": scoreboard_markdown(scoreboard(Results(results), known_suite()))}
 
 
 def drawings(results: Path) -> dict[str, str]:

@@ -1,12 +1,14 @@
 """What several test files share."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from evenhand.utils import progress
+from object_store import ObjectStore, running_store
 
 # Test data are small, so a second thread would only wait; and on a busy machine waiting threads are slow.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -29,3 +31,10 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"real data not found in {folder}; set EVENHAND_SHARED_DATA to its folder")
     return folder
+
+
+@pytest.fixture
+def object_store() -> Iterator[ObjectStore]:
+    """An object store of its own for a test; without moto, such tests skip."""
+    with running_store() as store:
+        yield store

@@ -25,9 +25,17 @@ class RankError(AssertionError):
 
 
 def on_ranks(
-    size: int, function: Callable[..., Any], *given: Any, seconds: float = 60, wait_for: float = 20
+    size: int,
+    function: Callable[..., Any],
+    *given: Any,
+    seconds: float = 300,
+    wait_for: float = 60,
+    lost: tuple[int, ...] = (),
 ) -> list[Any]:
-    """What `function(world, *given)` returned on each rank; it must stand at the top level of a test file."""
+    """What `function(world, *given)` returned on each rank; it must stand at the top level of a test file.
+
+    Ranks that are `lost` on purpose answer None.
+    """
     environment = {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(free_port()),
@@ -46,7 +54,7 @@ def on_ranks(
     for _, far in pipes:
         far.close()
     try:
-        answers = [_answer(near, seconds) for near, _ in pipes]
+        answers = [(True, None) if rank in lost else _answer(near, seconds) for rank, (near, _) in enumerate(pipes)]
     finally:
         for process in processes:
             process.join(1)

@@ -107,7 +107,7 @@ def test_the_label_is_what_was_asked_for_or_what_differs_from_the_defaults() -> 
 
 def test_methods_that_train_together_have_what_they_have_alone() -> None:
     conditions = Conditions.of(SPLIT, 2, k=5, device="cpu")
-    methods = [parse("auc-ns", ENCODER, replace(QUICK, lr=lr)).under(conditions) for lr in (0.01, 0.03)]
+    methods = [parse("auc-ns", ENCODER, replace(QUICK, lr=lr)).under(conditions).closed() for lr in (0.01, 0.03)]
     with one_thread():
         together = methods[0].fit_together(methods, conditions)
         alone = [one.fit_under(conditions) for one in methods]

@@ -46,6 +46,17 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_the_two_commands(shop: Path) -> None:
+    train, recommend = commands("first")
+    assert evenhand(*train, "--method", "als", "-k", "5").code == 0  # the recipe takes the time that it is given
+    assert evenhand(*recommend).code == 0
+    assert (shop / "lists.parquet").is_file()
+
+
+def test_the_picture_is_small() -> None:
+    assert (ROOT / "docs/images/report.png").stat().st_size < 200_000
+
+
 def test_the_first_hour(shop: Path) -> None:
     pytest.importorskip("duckdb")
     for command in commands("shop"):

@@ -63,6 +63,16 @@ def test_systems_can_be_compared() -> None:
     assert failures("ndcg@10>ohr@10") == []
 
 
+def test_a_side_may_be_a_multiple() -> None:
+    assert failures("other.ndcg@10<0.9*mine.ndcg@10") == []
+    assert failures("other.ndcg@10 < 0.95 * mine.ndcg@10") == [
+        "other.ndcg@10 < 0.95 * mine.ndcg@10 holds: ndcg@10 of other is 0.3800, 0.95 times ndcg@10 of mine is 0.3895."
+    ]
+    assert len(failures("2*ndcg@10>0.8")) == 1
+    with pytest.raises(InputError, match=r"'1\.\.2' is no number to multiply with"):
+        parse_gate("1..2*ndcg@10<1")
+
+
 def test_names_may_hold_dots_dashes_and_slashes() -> None:
     odd = audit(**{"v1.2/auc-ns": {"ndcg": 0.3}})
     assert parse_gate("v1.2/auc-ns.ndcg@10<0.4").left == Quantity(None, "ndcg", 10, "v1.2/auc-ns")

@@ -327,12 +327,9 @@ def test_shares_that_were_found_on_a_sample_say_so(monkeypatch: pytest.MonkeyPat
     assert f"The shares of {method.label} were found on a sample of 30 of {there} users." in sampled.notes
 
 
-@pytest.mark.parametrize("shares", ["auto", (1.0, 2.0)])
-def test_finished_parts_are_not_fitted_again(
-    shares: tuple[float, ...] | str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finished_parts_are_not_fitted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = simulate_log(40, 30, 800, seed=1)
-    method = Blend((Popular(), EASE(l2=20)), shares)
+    method = Blend((Popular(), EASE(l2=20)), (1.0, 2.0))
     first, _ = method.settle(log, None, 0, torch.device("cpu"), folder=tmp_path)
     fitted: list[str] = []
     real = module.fit_part

@@ -10,7 +10,9 @@ import pytest
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.reading.read import read_interactions
+from evenhand.data.reading.spread import read_spread
 from evenhand.utils.errors import InputError
+from evenhand.utils.world import World
 
 ROWS = 4000
 LOG = pa.table(
@@ -108,31 +110,14 @@ def test_a_folder_without_a_table_and_an_unknown_store_are_refused(tmp_path) -> 
         read_interactions("ftp://host/log")
 
 
-def test_an_object_store_is_read_as_a_folder_is(folder, monkeypatch) -> None:
-    """Against a server that speaks S3; `pip install moto[server,s3]` for this test."""
-    server_module = pytest.importorskip("moto.server", reason="needs moto[server,s3]")
-    from pyarrow import fs
-
-    server = server_module.ThreadedMotoServer(port=0, verbose=False)
-    server.start()
-    try:
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            monkeypatch.setenv(name, "testing")
-        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        host, port = server.get_host_and_port()
-        place = f"{host.replace('0.0.0.0', '127.0.0.1')}:{port}"
-        store = fs.S3FileSystem(endpoint_override=place, scheme="http", region="us-east-1", allow_bucket_creation=True)
-        store.create_dir("shop")
-        fs.copy_files(str(folder), "shop/log", destination_filesystem=store)
-        options = f"?endpoint_override={place}&scheme=http&region=us-east-1"
-        assert same(read_interactions(f"s3://shop/log{options}"), read_interactions(LOG))
-        assert same(
-            read_interactions(f"s3://shop/log/day=0/part-0.parquet{options}"), read_interactions(cut(LOG, 6)[0])
-        )
-        with pytest.raises(InputError, match="there is no file"):
-            read_interactions(f"s3://shop/nothing{options}")
-    finally:
-        server.stop()
+def test_an_object_store_is_read_as_a_folder_is(folder, object_store) -> None:
+    object_store.put(folder, "log")
+    assert same(read_interactions(object_store.uri("log")), read_interactions(LOG))
+    assert same(read_spread(object_store.uri("log"), World.alone()).gathered(), read_interactions(LOG))
+    one = object_store.uri("log/day=0/part-0.parquet")
+    assert same(read_interactions(one), read_interactions(cut(LOG, 6)[0]))
+    with pytest.raises(InputError, match="there is no file"):
+        read_interactions(object_store.uri("nothing"))
 
 
 def test_lines_of_a_user_and_their_items_are_read(tmp_path, shared_data) -> None:

@@ -19,7 +19,7 @@ from evenhand.experiments.aims import aimed
 from evenhand.experiments.benchmark import Cell, cells_of, method_named, run_benchmark
 from evenhand.experiments.results import Results, Run
 from evenhand.experiments.scoreboard import schema, scoreboard
-from evenhand.experiments.suite import QUESTIONS, Suite, Test, known_suite, own_tests
+from evenhand.experiments.suite import QUESTIONS, Suite, Test, dataset_tests, known_suite, own_tests
 from evenhand.methods import parse
 from evenhand.utils.errors import InputError, StoppedError
 from made_scoreboard import made_scoreboard
@@ -85,6 +85,12 @@ def test_the_published_splits_are_read_from_a_folder(tmp_path: Path) -> None:
     assert (len(split.consumed), len(split.test), split.validation_how) == (12, 3, "random")
     (absent,) = known_suite().named(["amazon-book"])
     assert "amazon-book/train.txt" in str(absent.missing(str(tmp_path)))
+
+
+def test_a_known_set_outside_the_suite_has_the_tests_of_its_parts() -> None:
+    assert [one.test for one in dataset_tests("demo", None, None)] == ["exposure", "iid", "shift"]
+    with pytest.raises(InputError, match="unknown test of demo 'given'"):
+        dataset_tests("demo", ("given",), None)
 
 
 # ---- a method is fitted for the test it will face

@@ -88,7 +88,7 @@ def test_every_parameter_has_a_range_or_a_reason_not_to(part: Any) -> None:
 
 def filled(text: str, encoder: str = "mf", protocol: Any = "honest", settings: Settings | None = None) -> Any:
     """A method with what it leaves to the protocol and the data."""
-    return parse(text, encoder, settings).under(Conditions.of(small_log().split(), protocol=protocol))
+    return parse(text, encoder, settings).under(Conditions.of(small_log().split(), protocol=protocol)).closed()
 
 
 @pytest.mark.parametrize("name", [*METHODS, *BASELINES])

@@ -19,6 +19,7 @@ from evenhand.models.base import Model
 from evenhand.models.item_features import KNOTS, features, read_attributes
 from evenhand.models.item_weights import ItemWeightModel
 from evenhand.models.new_items import HALF_TRUST, LEAST_KNOWN, MixedTable, NewItems
+from evenhand.serve.answers import Answers
 from evenhand.utils.errors import InputError
 from run_cli import evenhand, write_log
 
@@ -151,6 +152,12 @@ def test_every_kind_takes_new_items_in_and_stays_an_ordinary_model(kind: str, sm
     if kind != "counts":
         assert 0 < len(again.similar(N_ITEMS - 1, 5)) <= 5
         assert 0 < len(again.similar(0, 5)) <= 5
+    answer = Answers(again).recommend(0, None, 5)
+    expected = again.recommend([0], k=5)["item"].to_pylist()
+    assert [row["item"] for row in answer["items"]] == expected
+    by_history = Answers(again).recommend(None, [N_ITEMS - 1], 5)
+    assert not by_history["fallback"]
+    assert len(by_history["items"]) == 5
     if kind == "vectors":
         export(again, "npz", tmp_path / "vectors.npz")
         with np.load(tmp_path / "vectors.npz") as file:

@@ -197,7 +197,7 @@ def by_hand(of: Softmax, p: Tensor, q: Tensor, train: Interactions, beta: float 
             return inner / (p[u].norm() * q[j].norm()) if of.similarity == "cosine" else inner
 
         left = [j for j in SHARED if j not in train.row(u).tolist()]
-        total, tau = torch.zeros((), dtype=torch.float64), of.temperature
+        total, tau = torch.zeros((), dtype=torch.float64), of.closed().temperature
         for j in left:
             x = score(j) - score(i)
             if isinstance(of, PSL):

@@ -178,6 +178,29 @@ def test_the_pages_can_be_read_in_one_sitting(page: str) -> None:
     assert 150 <= len((ROOT / "docs" / page).read_text(encoding="utf-8").splitlines()) <= 250
 
 
+def test_results_of_another_machine_join_these(tmp_path: Path) -> None:
+    from evenhand.experiments.results import Results
+    from evenhand.experiments.suite import known_suite
+    from made_scoreboard import made_run, made_scoreboard
+
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here, there):
+        folder.mkdir()
+    made_scoreboard(here)
+    (test,) = known_suite().named(["gowalla"])
+    made_run(Results(there), test, "ease", 0.14)
+    made_run(Results(there), known_suite().named(["amazon-electronic"])[0], "ease", 0, problem="no room.")
+    assert module("merge_results").merge(there, here, "scoreboard") == 1
+    runs = Results(here).runs
+    assert len(runs) == 7
+    assert runs["scoreboard/Gowalla-iid/ease"].summary("ndcg@20")["mean"] == 0.14
+    assert runs["scoreboard/Amazon-Electronic-iid/ease"].measured
+
+
+def test_the_scoreboard_can_be_read_at_once() -> None:
+    assert len((ROOT / "docs" / "scoreboard.md").read_text(encoding="utf-8").splitlines()) <= 200
+
+
 def test_the_results_are_compact() -> None:
     files = [path for path in RESULTS.rglob("*") if path.is_file() and ".work" not in path.parts]
     assert len(files) <= 5

@@ -557,7 +557,7 @@ def test_ctrl_c_stops_train_politely_and_resume_completes_it(tmp_path: Path, log
 def test_a_killed_compare_leaves_no_lock_and_keeps_what_had_finished(
     tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = ("compare", log, "--methods", "rns,dns", *LONG)
+    command = ("compare", log, "--methods", "rns,dns", "--l2", "0.01", *LONG)
     out = tmp_path / "run"
     with started(*command, "--out", out) as process:
         wait_for(lambda: checkpoints_in(out / ".checkpoints" / "01"), process)

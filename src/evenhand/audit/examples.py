@@ -12,8 +12,10 @@ from evenhand.audit.divisions import by_taste
 from evenhand.audit.reference import Reference
 from evenhand.audit.result import Example, Shown
 from evenhand.audit.sweep import Block, Terms, audience_of
+from evenhand.data.reading.wire import exchange_arrays
 from evenhand.metrics.lists import Lists
 from evenhand.metrics.slots import Slots
+from evenhand.utils.world import World
 
 MOST_SHOWN = 20
 """Of a history or of what was wanted, so many items at most."""
@@ -44,6 +46,13 @@ class Notable:
             self.columns["missed_cold"][rows] = found.sums["ucr.above"][scored]
             self.columns["hits"][rows] = lists[self.first].hits[scored, : self.k].sum(axis=1)
         return {}
+
+    def share(self, world: World) -> None:
+        """What the other ranks saw, too."""
+        for name, mine in self.columns.items():
+            for others in exchange_arrays(world, [mine] * world.size):
+                mine = np.where(np.isnan(mine), others, mine)
+            self.columns[name] = mine
 
 
 def choose_examples(

@@ -22,7 +22,9 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
 }
 _COMPARISON = re.compile(r"<=|>=|<|>")
-_QUANTITY = re.compile(r"(?:(?P<system>.+)\.)?(?P<metric>[A-Za-z0-9_]+)@(?P<k>[0-9]{1,9})")
+_QUANTITY = re.compile(
+    r"(?:(?P<factor>[0-9.]+)\s*\*\s*)?(?:(?P<system>.+)\.)?(?P<metric>[A-Za-z0-9_]+)@(?P<k>[0-9]{1,9})"
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Quantity:
     metric: str = ""
     k: int = 0
     system: str | None = None
+    factor: float = 1.0
+    """`0.9*live.ndcg@10` is a tenth less than live has."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ def parse_gate(text: str) -> Gate:
     """Read an expression; what cannot be read is told with its column, from 1.
 
     >>> parse_gate("mine.ndcg@10 < 0.4").left
-    Quantity(number=None, metric='ndcg', k=10, system='mine')
+    Quantity(number=None, metric='ndcg', k=10, system='mine', factor=1.0)
     """
     found = list(_COMPARISON.finditer(text))
     if not found:
@@ -90,7 +94,11 @@ def _quantity(text: str, begin: int, end: int) -> Quantity:
     metric = found["metric"].lower()
     if metric not in METRICS:
         raise unknown("metric", found["metric"], METRICS)
-    return Quantity(None, metric, int(found["k"]), found["system"])
+    try:
+        factor = float(found["factor"] or 1)
+    except ValueError:
+        raise _unreadable(text, place, f"'{found['factor']}' is no number to multiply with") from None
+    return Quantity(None, metric, int(found["k"]), found["system"], factor)
 
 
 def _unreadable(text: str, place: int, why: str) -> InputError:
@@ -139,11 +147,12 @@ def _judge(gate: Gate, audit: Audit, system: str | None) -> Judged:
 def _value(side: Quantity, audit: Audit, system: str | None) -> float:
     if side.number is not None:
         return side.number
-    return audit.row(side.system or str(system), side.k).metrics[side.metric].value
+    return side.factor * audit.row(side.system or str(system), side.k).metrics[side.metric].value
 
 
 def _words(side: Quantity, value: float, system: str | None) -> str:
     if side.number is not None:
         return f"{side.number:g}"
     shown = "undefined" if math.isnan(value) else f"{value:.4f}"
-    return f"{side.metric}@{side.k} of {side.system or system} is {shown}"
+    times = "" if side.factor == 1 else f"{side.factor:g} times "
+    return f"{times}{side.metric}@{side.k} of {side.system or system} is {shown}"

@@ -131,7 +131,7 @@ class Draws:
     """
 
     def __init__(self, draws: int = DRAWS, seed: int = 0) -> None:
-        self.generator = np.random.default_rng(seed)
+        self.seed = seed
         self.weight_of = poisson_table().astype(np.float32)
         self.draws = draws
         self.place: dict[Any, slice | int] = {}
@@ -139,12 +139,18 @@ class Draws:
         self.drawn = np.zeros((draws, 0))
         self.users = 0
 
-    def add(self, columns: Mapping[Any, np.ndarray]) -> None:
-        """One block of users; each column is [users] or [users, m], the same keys at every call."""
+    def add(self, columns: Mapping[Any, np.ndarray], before: int | None = None) -> None:
+        """One block of users; each column is [users] or [users, m], the same keys at every call.
+
+        `before` is how many users come before them, if not just those that were added: it says where in the stream
+        of random numbers theirs begin, four of 16 bits in each step of the generator.
+        """
         if not self.place:
             self._make_room(columns)
         block = np.column_stack(list(columns.values()))
-        number = self.generator.integers(0, len(self.weight_of), (self.draws, len(block)), dtype=np.uint16)
+        skipped = self.draws * (self.users if before is None else before) // 4
+        generator = np.random.Generator(np.random.PCG64(self.seed).advance(skipped))
+        number = generator.integers(0, len(self.weight_of), (self.draws, len(block)), dtype=np.uint16)
         self.observed += block.sum(axis=0)
         self.drawn += self.weight_of[number] @ block.astype(np.float32)
         self.users += len(block)

@@ -12,11 +12,13 @@ import numpy as np
 from evenhand.audit.intervals import Measured
 from evenhand.audit.reference import Reference, user_ranges
 from evenhand.audit.result import Confusion, Contrast, SystemRow
+from evenhand.audit.shared_sums import add_blocks
 from evenhand.audit.sweep import CHUNK_SLOTS, Swept, audience_of
 from evenhand.metrics.catalogue import CONTRASTED, METRICS, Metric, available
 from evenhand.metrics.exposure import NO_ITEM
 from evenhand.metrics.lists import Lists
 from evenhand.metrics.statistics import LEAST_USERS, holm
+from evenhand.utils.world import World
 
 
 class Measures:
@@ -145,7 +147,10 @@ def _influences(
     n = float(np.count_nonzero(audience))
     products = {(metric, k): np.zeros((len(names), len(names))) for metric, _, k in slopes}
     sums = {key: np.zeros(len(names)) for key in products}
-    for start, stop in user_ranges(reference.known, max(1, CHUNK_SLOTS // most)):
+    ranges = list(user_ranges(reference.known, max(1, CHUNK_SLOTS // most)))
+
+    def work(number: int) -> None:
+        start, stop = ranges[number]
         users = start + np.flatnonzero(audience[start:stop])
         tops = [systems[name].top(users, most) for name in names]
         tops = [np.where(top <= NO_ITEM, reference.n_items, top) for top in tops]
@@ -155,4 +160,6 @@ def _influences(
             )
             products[metric, k] += np.einsum("au,bu->ab", felt, felt)
             sums[metric, k] += felt.sum(axis=1)
+
+    add_blocks(World.current(), len(ranges), work, lambda: [*products.values(), *sums.values()])
     return {key: (products[key], sums[key], n) for key in products}

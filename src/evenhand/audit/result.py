@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from evenhand.metrics.catalogue import CARD, METRICS
 from evenhand.metrics.statistics import Estimate as Estimate
+from evenhand.metrics.statistics import brief
+from evenhand.utils.text import html_table
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,20 @@ class Audit:
         test = "" if self.data.get("test_interactions") is None else " and test"
         ks = ", ".join(map(str, self.ks))
         return f"Audit({', '.join(self.systems)}; top {ks}; against train{test})"
+
+    def _repr_html_(self) -> str:
+        """The findings and the figures at `k`, for a notebook."""
+        rows = [
+            {f"top {self.k}": row.name}
+            | {
+                f"{METRICS[name].title} {METRICS[name].arrow}": brief(row.metrics[name])
+                for name in CARD
+                if name in row.metrics
+            }
+            for row in self.rows
+            if row.k == self.k
+        ]
+        return html_table(repr(self), rows, [*(finding.sentence for finding in self.findings), *self.notes])
 
     def row(self, name: str, k: int) -> SystemRow:
         return next(row for row in self.rows if row.name == name and row.k == k)

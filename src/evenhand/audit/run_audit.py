@@ -18,6 +18,7 @@ from evenhand.audit.sweep import Progress, Swept, audience_of, sweep
 from evenhand.metrics.exposure import lorenz_points
 from evenhand.metrics.lists import ListColumns, Lists, count, list_lengths, read_lists
 from evenhand.utils.errors import InputError
+from evenhand.utils.world import World
 
 if TYPE_CHECKING:
     from evenhand.data.popularity import HotRule
@@ -47,6 +48,8 @@ def audit(
     `reading` says how to read those (user=, min_rating=, …). What users have in train or validation is known: lists
     are expected to leave it out, and popularity is counted there. `users_file` and `items_file` hold attributes, by a
     column named as in train; `slice_by` names those to slice by, and `title` the one with the items' titles.
+
+    Under `torchrun` all processes read the same and share the users out; each then has the same result.
     """
     from evenhand.audit.attributes import read_attributes
 
@@ -63,7 +66,9 @@ def audit(
 
     headline = 10 if 10 in ks else min(ks)
     slices, notable = Slices(reference, systems, headline, attributes), Notable(reference, systems, headline)
-    swept = sweep(reference, systems, ks, (slices.watch, notable.watch), progress)
+    watchers, more_sums = (slices.watch, notable.watch), list(slices.moments.values())
+    swept = sweep(reference, systems, ks, watchers, progress, more_sums=more_sums)
+    notable.share(World.current())
     measures = Measures(swept, reference, systems)
     rows, contrasts, demand = measures.rows(), measures.contrasts(), reference.demand()
     return Audit(

@@ -11,11 +11,14 @@ import numpy as np
 
 from evenhand.audit.intervals import Draws, Moments
 from evenhand.audit.reference import Reference, part_of, user_ranges
+from evenhand.audit.shared_sums import add_blocks
+from evenhand.data.reading.wire import total
 from evenhand.metrics.catalogue import METRICS, RATES, SUMS, available
 from evenhand.metrics.exposure import NO_ITEM, exposure_counts
 from evenhand.metrics.lists import Lists
 from evenhand.metrics.slots import AnswerSheet, Slots
 from evenhand.metrics.users import UserMetrics
+from evenhand.utils.world import World
 
 CHUNK_SLOTS = 320_000
 """How many slots of one system are looked at together."""
@@ -85,8 +88,15 @@ def sweep(
     ks: Sequence[int],
     watchers: Sequence[Watcher] = (),
     progress: Progress | None = None,
+    *,
+    more_sums: Sequence[np.ndarray] = (),
+    world: World | None = None,
 ) -> Swept:
-    """Every user who has a list or a test item, in blocks of consecutive users."""
+    """Every user who has a list or a test item, in blocks of consecutive users, which ranks share out.
+
+    `more_sums` are those that watchers add to, block by block.
+    """
+    world = world or World.current()
     names, most = tuple(systems), max(ks)
     metrics = mean_metrics(reference.has_test)
     swept = Swept(
@@ -98,16 +108,35 @@ def sweep(
         {name: dict.fromkeys(("empty", "short", "without_test", "repeats"), 0) for name in names},
     )
     audience = audience_of(reference, systems)
-    for start, stop in user_ranges(reference.known, max(1, CHUNK_SLOTS // most)):
+    ranges = [
+        (start, stop)
+        for start, stop in user_ranges(reference.known, max(1, CHUNK_SLOTS // most))
+        if audience[start:stop].any()
+    ]
+    before = np.concatenate([[0], np.cumsum([np.count_nonzero(audience[start:stop]) for start, stop in ranges])])
+    mine = set(range(world.rank, len(ranges), world.size))
+
+    def work(number: int) -> None:
+        start, stop = ranges[number]
         block = block_of(reference, start, stop, audience)
-        if len(block.sheet.users):
-            lists = {name: Slots(block.sheet, one.top(block.everyone, most)) for name, one in systems.items()}
-            for name, slots in lists.items():
-                _count(swept, block, name, slots)
-            terms = {name: {k: terms_of(block, slots, k, metrics) for k in ks} for name, slots in lists.items()}
-            _gather(swept, block, terms, metrics, [watch(block, terms, lists) for watch in watchers])
+        lists = {name: Slots(block.sheet, one.top(block.everyone, most)) for name, one in systems.items()}
+        for name, slots in lists.items() if number in mine else ():
+            _count(swept, block, name, slots)
+        terms = {name: {k: terms_of(block, slots, k, metrics) for k in ks} for name, slots in lists.items()}
+        _gather(swept, block, terms, metrics, [watch(block, terms, lists) for watch in watchers], int(before[number]))
         if progress is not None:
             progress("measuring", stop, reference.n_users)
+
+    def sums() -> list[np.ndarray]:
+        moments = [part for one in swept.means.values() for part in (one.products, one.either)]
+        return [*moments, swept.draws.observed, swept.draws.drawn, *more_sums]
+
+    add_blocks(world, len(ranges), work, sums)
+    swept.draws.users = int(before[-1])
+    for key, counted in swept.counts.items():
+        swept.counts[key] = total(world, counted)
+    for name, odd in swept.odd.items():
+        swept.odd[name] = dict(zip(odd, total(world, np.array(list(odd.values()))).tolist(), strict=True))
     for name in names:
         for shorter, longer in pairwise(ks):
             swept.counts[name, longer] += swept.counts[name, shorter]
@@ -169,6 +198,7 @@ def _gather(
     terms: Mapping[str, Mapping[int, Terms]],
     metrics: Sequence[str],
     more: Sequence[Mapping[Any, np.ndarray]],
+    before: int,
 ) -> None:
     columns: dict[Any, np.ndarray] = {"demand": block.sheet.demand}
     for k in swept.ks:
@@ -180,4 +210,4 @@ def _gather(
             columns |= {(name, k, column): values for column, values in terms[name][k].sums.items()}
     for extra in more:
         columns |= extra
-    swept.draws.add(columns)
+    swept.draws.add(columns, before)

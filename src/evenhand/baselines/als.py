@@ -87,6 +87,9 @@ class ALS(Baseline):
                 items = solved(*by_item, users, self.alpha, of_items, self.steps, items)
         return FactorModel(users.float()[None], items.float()[None], train, seeds=(seed,), info=self.description())
 
+    def work(self, train: Interactions) -> float:
+        return 1.7e-9 * self.iterations * len(train) * self.factors * (1 + self.steps)
+
 
 def ridges(train: Interactions, alpha: float, l2: float, nu: float) -> tuple[Ridge, Ridge]:
     """The penalty of every user and of every item, whose mean is `l2`.

@@ -28,7 +28,7 @@ from evenhand.models.blend_model import BlendModel, Part
 from evenhand.models.factors import FactorModel
 from evenhand.models.vector_files import vectors_from
 from evenhand.samplers import AUCSampler
-from evenhand.training.method import Method
+from evenhand.training.method import Fit, Method
 from evenhand.training.trained import Trained
 from evenhand.utils.errors import InputError
 from evenhand.utils.progress import OnEpoch, subtask
@@ -113,22 +113,24 @@ class Blend(Baseline):
             return self._with_shares(self.shares, train, seed, device, on_step, folder), self
         again = held is None or not len(held)
         rest, held = held_out_share(train, HELD_OUT) if held is None or again else (train, held)
-        fitted, kept = [], Workshop(folder, rest, held, seed)
+        fits = []
         for done, part in enumerate(self.parts):
-            fitted.append(kept.fitted(part, partial(fit_part, part, rest, held, seed, device)))
+            fits.append(fit_part(part, rest, held, seed, device))
             if on_step:
                 on_step(done + 1, len(self.parts), {})
-        lists = Shortlists.of([model for model, _ in fitted], rest, held)
+        lists = Shortlists.of([cast("Part", fit.model) for fit in fits], rest, held)
         shares, _ = found_weights(lists, [part.name in SIGNED for part in self.parts])
-        counts = [n for n, share in enumerate(shares) if share]
-        counting = tuple(shares[n] for n in counts)
-        final = replace(self, parts=tuple(lasting(self.parts[n], fitted[n][1]) for n in counts), shares=counting)
+        kept = [n for n, share in enumerate(shares) if share]
+        counting = tuple(shares[n] for n in kept)
+        final = replace(
+            self, parts=tuple(lasting(fits[n].again or self.parts[n], fits[n].epochs) for n in kept), shares=counting
+        )
         if again:
             model = final._with_shares(counting, train, seed, device, on_step, folder)
             return model.having(info={**model.info, "settled_on": lists.settled_on}), final
         info = final.info(self.label, dict(zip(self.names, shares, strict=True))) | {"settled_on": lists.settled_on}
         return BlendModel(
-            tuple(fitted[n][0] for n in counts), counting, train, seeds=(seed,), info=info, fitted_to=train
+            tuple(cast("Part", fits[n].model) for n in kept), counting, train, seeds=(seed,), info=info, fitted_to=train
         ), final
 
     def _with_shares(
@@ -142,7 +144,7 @@ class Blend(Baseline):
     ) -> BlendModel:
         models, kept = [], Workshop(folder, train, train.take(np.zeros(len(train), dtype=bool)), seed)
         for done, part in enumerate(self.parts):
-            models.append(kept.fitted(part, partial(fit_part, part, train, None, seed, device))[0])
+            models.append(kept.fitted(part, partial(_fit_all, part, train, seed, device)))
             if on_step:
                 on_step(done + 1, len(self.parts), {})
         info = self.info(self.label, dict(zip(self.names, shares, strict=True)))
@@ -153,15 +155,16 @@ class Blend(Baseline):
         return {**self.description(), "method": label, "settled": settled}
 
 
-def fit_part(
-    part: Method, pairs: Interactions, held: Interactions | None, seed: int, device: torch.device
-) -> tuple[Part, tuple[int, ...]]:
-    """The model of one part, and the epochs that were best where it is trained."""
+def _fit_all(part: Method, train: Interactions, seed: int, device: torch.device) -> Part:
+    return cast("Part", fit_part(part, train, None, seed, device).model)
+
+
+def fit_part(part: Method, pairs: Interactions, held: Interactions | None, seed: int, device: torch.device) -> Fit:
+    """One part, fitted; what is trained stops on `held`."""
     nothing = pairs.take(np.zeros(len(pairs), dtype=bool))
     split = Split(pairs, held if part.side_by_side else None, nothing, "a part of a blend", ())
     with subtask(part.label) as on_epoch:
-        fit = part.fit(split, seeds=(seed,), k=1, device=device, on_epoch=on_epoch)
-    return cast("Part", fit.model), fit.epochs
+        return part.fit(split, seeds=(seed,), k=1, device=device, on_epoch=on_epoch)
 
 
 def part_name(part: Method) -> str:

@@ -66,6 +66,10 @@ class EASE(Baseline):
         table = DenseTable(weights.float().contiguous(), None if kept is None else torch.from_numpy(kept).to(device))
         return self.item_model(train, table)
 
+    def work(self, train: Interactions) -> float:
+        n = train.n_items if self.max_items == "all" else min(train.n_items, int(self.max_items))
+        return 4e-11 * n**3 + 1e-8 * float(np.square(train.activity, dtype=np.float64).sum())
+
     def _kept(self, train: Interactions) -> np.ndarray | None:
         """Ascending: the items with the most pairs, of equals those with the lowest index; None for all."""
         if self.max_items == "all" or int(self.max_items) >= train.n_items:

@@ -54,6 +54,9 @@ class GFCF(Baseline):
         exponents = float(self.linear_exponent), float(self.spectral_exponent)
         return self.item_model(train, GraphFilter(train.indptr, train.items, vectors, gains, *exponents))
 
+    def work(self, train: Interactions) -> float:
+        return 1.4e-7 * len(train) * self.factors if self.alpha else 0.0
+
 
 def smoothest_directions(train: Interactions, k: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """float32 [k] and [n_items, k]: the first eigenvalues and eigenvectors of S = R̃ᵀR̃ with R̃ = D_U^-½ R D_I^-½.

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from evenhand.baselines.itemknn import ItemKNN
 from evenhand.baselines.popular import Popular
 from evenhand.baselines.workshop import Workshop
 from evenhand.data.interactions import Interactions
-from evenhand.data.splits import held_out_share
+from evenhand.data.splits import has_order, held_out_share
 from evenhand.encoders import MF, Encoder, LightGCN
 from evenhand.models.base import Model
 from evenhand.models.blend_model import BlendModel, Part
@@ -60,6 +60,12 @@ _EASE_ITEMS = 12_000
 """Items between which EASE learns weights on a CPU, where its time grows with their cube."""
 _LEAST_TRAINING = 5.0
 """Seconds below which training is not begun."""
+_EVEN = 0.5
+"""How popular held-out items are, relative to those of the other pairs, where they were drawn evenly: about 1 at random."""
+_CHEAP = 0.03
+"""Share of the budget below which every closed form of a family is tried before anything is trained."""
+_CORES = {"cpu": 2, "cuda": 40}
+"""How many cores a device is worth, for estimates."""
 clock: Callable[[], float] = time.perf_counter
 
 
@@ -69,8 +75,11 @@ class Recipe(Baseline):
 
     budget: float | None = None
     """Seconds, the fit to everything included; None is ten minutes on a CPU and three on a GPU."""
-    aim: Aim = "log"
-    """What lists are for: log (predict the log), items (each item finds its users), next (what comes next)."""
+    aim: Aim | None = None
+    """What lists are for: log (predict the log), items (each item finds its users), next (what comes next).
+
+    None is the aim by which the validation part was drawn, and log where there is none.
+    """
     goal: Goal = "accuracy"
     """accuracy, or exposure: the most popular tenth of the items gets at most 1.2 times its share of demand."""
 
@@ -80,7 +89,7 @@ class Recipe(Baseline):
         if self.budget is not None:
             check_number("budget", self.budget, zero=False)
         for what, value, known in (("aim", self.aim, get_args(Aim)), ("goal", self.goal, get_args(Goal))):
-            if value not in known:
+            if value not in known and value is not None:
                 raise unknown(what, str(value), known)
 
     def fit_pairs(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> Model:
@@ -96,15 +105,18 @@ class Recipe(Baseline):
         folder: Path | None = None,
     ) -> tuple[BlendModel, Blend]:
         again = held is None or not len(held)
-        rest, held = held_out_share(train, HELD_OUT, AIMS[self.aim]) if held is None or again else (train, held)
-        search = Search(self, rest, held, seed, device, Workshop(folder, rest, held, seed), on_step)
+        rest, held = (
+            held_out_share(train, HELD_OUT, AIMS[self.aim or "log"]) if held is None or again else (train, held)
+        )
+        aim = self.aim or aim_of(rest, held)
+        search = Search(self, aim, rest, held, seed, device, Workshop(folder, rest, held, seed), on_step)
         search.run()
         chosen = search.blend()
         shares = tuple(share for _, share in chosen)
         final = Blend(tuple(lasting(one.method, one.epochs) for one, _ in chosen), shares)
         tried = [one.record({id(part): share for part, share in chosen}.get(id(one), 0.0)) for one in search.tried]
         settled = {part_name(one.method): share for one, share in chosen}
-        info = {**final.info(self.label, settled), "tried": tried, "aim": self.aim, "goal": self.goal}
+        info = {**final.info(self.label, settled), "tried": tried, "aim": aim, "goal": self.goal}
         info["settled_on"] = search.settled_on
         if again:
             return final.settle(train, None, seed, device, on_step, folder)[0].having(info=info), final
@@ -115,7 +127,7 @@ class Recipe(Baseline):
         seconds = self.budget or BUDGET[conditions.device.type]
         return (
             f"{self.label}: {seconds:g} s for closed forms, trained models and their blend, chosen on validation "
-            f"(drawn by the {AIMS[self.aim]} rule where none is given) and fitted again to everything"
+            f"(drawn by the {AIMS[self.aim or 'log']} rule where none is given) and fitted again to everything"
         )
 
 
@@ -147,6 +159,7 @@ class Search:
     """The time that is left, and what has been tried in it."""
 
     recipe: Recipe
+    aim: Aim
     pairs: Interactions
     held: Interactions
     seed: int
@@ -163,10 +176,14 @@ class Search:
         cold = np.zeros(self.pairs.n_items, dtype=bool)  # bias is not looked at here
         self.k = min(K, self.pairs.n_items)
         self.evaluator = Evaluator(self.held, self.pairs, cold, (self.k,), sample=MOST_USERS)
-        self.families = candidates(self.pairs, self.recipe.aim, self.device)
+        self.families = candidates(self.pairs, self.aim, self.device)
 
     def run(self) -> None:
-        """Fit candidates until time is up: the first of every family, then more of the family that is ahead."""
+        """Fit candidates until time is up.
+
+        The first closed form of every family, quick ones first; then all that are cheap; then what is trained; then
+        more of the family that is ahead.
+        """
         with StopSignal().listening() as stop:
             while (following := self._next()) is not None:
                 family, method = following
@@ -196,19 +213,31 @@ class Search:
 
     def _next(self) -> tuple[str, Method] | None:
         begun = [one.family for one in self._leaders()]
-        order = [name for name in self.families if name not in begun] + begun
-        for name in order:
-            waiting = self.families[name]
-            if waiting and (not self.tried or 2 * self._expected(name) < self.left):
-                return name, waiting.pop(0)
+
+        def turn(name: str) -> tuple[int, float]:
+            trained, expected = self.families[name][0].side_by_side, self._expected(name)
+            if name not in begun:
+                return (2 if trained else 0), expected
+            cheap = not trained and expected < _CHEAP * self.budget
+            return (1 if cheap else 3), begun.index(name)
+
+        for name in sorted((name for name, waiting in self.families.items() if waiting), key=turn):
+            if not self.tried or 2 * self._expected(name) < self.left:
+                return name, self.families[name].pop(0)
         return None
 
     def _expected(self, family: str) -> float:
-        """Seconds that the next candidate of a family will take: as the last one did."""
+        """Seconds for the next candidate of a family: by its own estimate, and what others took beyond theirs."""
+        waiting = self.families[family]
+        trained = waiting[0].side_by_side
         same = [one.seconds for one in self.tried if one.family == family]
-        if same:
-            return max(same)
-        return _LEAST_TRAINING if self.families[family][0].side_by_side else 0.0
+        if trained:
+            return max(same, default=_LEAST_TRAINING)
+        beyond = [one.seconds - self._estimate(one.method) for one in self.tried if not one.method.side_by_side]
+        return self._estimate(waiting[0]) + max([0.0, *beyond])
+
+    def _estimate(self, method: Method) -> float:
+        return method.work(self.pairs) / _CORES[self.device.type]
 
     def _try(self, family: str, method: Method) -> None:
         kept = self.workshop.find(method)
@@ -219,15 +248,15 @@ class Search:
             method = method.having({"seconds": self.left / 2})
         began = clock()
         try:
-            fitted, epochs = fit_part(method, self.pairs, self.held, self.seed, self.device)
+            fit = fit_part(method, self.pairs, self.held, self.seed, self.device)
         except StoppedError:
             raise
         except (InputError, RunError):  # too large for this machine, or without a solution: others remain
             self.families[family].clear()
             return
         seconds = clock() - began
-        value = self.evaluator.evaluate([fitted.scorer(fitted.best)])[0][self.k].mean("ndcg")
-        one = Tried(family, method, fitted, value, seconds, epochs)
+        value = self.evaluator.evaluate([fit.model.scorer(fit.model.best)])[0][self.k].mean("ndcg")
+        one = Tried(family, method, cast("Part", fit.model), value, seconds, fit.epochs)
         self.workshop.keep(one)
         self.tried.append(one)
 
@@ -245,6 +274,15 @@ class Search:
         self.settled_on = lists.settled_on
         shares, _ = found_weights(lists, [one.method.name in SIGNED for one in taking], limit)
         return [(one, share) for one, share in zip(taking, shares, strict=True) if share]
+
+
+def aim_of(pairs: Interactions, held: Interactions) -> Aim:
+    """What a held-out part asks, by how it was drawn: pairs that came later, or items without regard to popularity."""
+    if pairs.timestamps is not None and held.timestamps is not None and not has_order(pairs):
+        if np.mean(held.timestamps > np.nanquantile(pairs.timestamps, 0.95)) > 0.9:
+            return "next"
+    usual, drawn = (float(pairs.popularity[part.items].mean()) for part in (pairs, held))
+    return "items" if drawn < _EVEN * usual else "log"
 
 
 def candidates(pairs: Interactions, aim: Aim, device: torch.device) -> dict[str, list[Method]]:

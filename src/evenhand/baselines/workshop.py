@@ -66,15 +66,15 @@ class Workshop:
         assert one.fitted is not None
         return one.fitted
 
-    def fitted(self, method: Method, fit: Callable[[], tuple[Part, tuple[int, ...]]]) -> tuple[Part, tuple[int, ...]]:
-        """A part and its epochs: read again where an earlier run finished it, else fitted and kept."""
-        place, found = self._place(method), self.find(method)
-        if place is not None and found is not None:
-            return cast(Part, load(place / "model")), tuple(found["epochs"])
-        part, epochs = fit()
+    def fitted(self, method: Method, fit: Callable[[], Part]) -> Part:
+        """A part with nothing left to choose: read again where an earlier run finished it, else fitted and kept."""
+        place = self._place(method)
+        if place is not None and self.find(method) is not None:
+            return cast("Part", load(place / "model"))
+        part = fit()
         if place is not None:
-            self._write(place, part, {"ndcg": None, "seconds": 0.0, "epochs": list(epochs)})
-        return part, epochs
+            self._write(place, part, {"ndcg": None, "seconds": 0.0, "epochs": []})
+        return part
 
     def how_to_go_on(self, finished: int) -> str:
         """What a person reads who stopped it."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import typer
 
 from evenhand.cli import (
@@ -18,15 +16,13 @@ from evenhand.cli import (
     recommend_command,
     reproduce_command,
     rerank_command,
+    serve_command,
     similar_command,
     train_command,
     tune_command,
     update_command,
 )
-from evenhand.cli.options import quietable
-
-OVER_RANKS = ("train",)
-"""Commands that several processes under `torchrun` do together."""
+from evenhand.cli.options import check_over_ranks, quietable
 
 app = typer.Typer(
     name="evenhand",
@@ -41,6 +37,7 @@ app.command("train")(train_command.command)
 app.command("tune")(tune_command.command)
 app.command("recommend")(recommend_command.command)
 app.command("rerank")(rerank_command.command)
+app.command("serve")(serve_command.command)
 app.command("similar")(similar_command.command)
 app.command("export")(export_command.command)
 app.command("update")(update_command.command)
@@ -68,8 +65,5 @@ def _root(
 
         typer.echo(f"evenhand {__version__}")
         raise typer.Exit
-    if int(os.environ.get("WORLD_SIZE") or 1) > 1 and context.invoked_subcommand not in OVER_RANKS:
-        from evenhand.utils.errors import InputError
-
-        known = ", ".join(OVER_RANKS)
-        raise InputError(f"`evenhand {context.invoked_subcommand}` runs in one process; over several runs: {known}.")
+    if context.invoked_subcommand is not None and context.invoked_subcommand != "data":
+        check_over_ranks(context.invoked_subcommand)

@@ -99,6 +99,7 @@ def command(
     from evenhand.audit.run_audit import audit
     from evenhand.cli import inputs, show
     from evenhand.utils.progress import stages
+    from evenhand.utils.world import World
 
     ks = inputs.list_lengths(k)
     gates = [parse_gate(text) for text in checking.fail_if or ()]
@@ -137,7 +138,8 @@ def command(
         "items": known.items_file,
         "earlier audit": checking.baseline,
     }
-    _write(found, judged, out, checking, files)
+    if World.current().speaks:
+        _write(found, judged, out, checking, files)
     if json:
         show.print_json(to_json(found))
     else:

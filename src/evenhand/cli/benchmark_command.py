@@ -116,10 +116,10 @@ def _tests(
         return found
     found = []
     for name in data:
-        if Path(name).exists() or "/" in name or Path(name).suffix or name == "-":
-            found += own_tests(name, tests, asdict(reading))
-        elif suite.named([name]):
+        if suite.named([name]):
             found += suite.named([name], tests)
+        elif Path(name).exists() or "/" in name or Path(name).suffix or name == "-":
+            found += own_tests(name, tests, asdict(reading))
         elif is_dataset(name):
             found += dataset_tests(name, tests, data_dir)
         else:

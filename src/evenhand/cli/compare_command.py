@@ -47,6 +47,7 @@ def command(
     force: opt.Force = False,
     resume: opt.Resume = False,
     json: opt.Json = False,
+    track: opt.Track = None,
     explain: opt.Explain = False,
     data_dir: opt.DataDir = None,
 ) -> None:
@@ -57,6 +58,7 @@ def command(
     from evenhand.cli.searching import flags_given
     from evenhand.experiments.compare import compare, compare_tests
     from evenhand.experiments.output import run_folder, write_comparison
+    from evenhand.experiments.tracking import tracking
     from evenhand.paper.mse import with_mse
 
     report: Path | InputError | None = None
@@ -79,7 +81,7 @@ def command(
     )
     if explain:
         plan.explain(json)
-    with run_folder(plan.folder, force, resume) as checkpoints:
+    with tracking(track, f"compare {data}") as record, run_folder(plan.folder, force, resume) as checkpoints:
         options: dict[str, Any] = {
             "encoder": plan.encoder,
             "seeds": training.seeds,
@@ -106,6 +108,7 @@ def command(
         if plan.folder is not None:
             lists = write_comparison(result, plan.folder, {"data": plan.data})
             report = _report(result, lists, plan, data, data_dir)
+        record(lambda run: run.comparison(result, plan.folder))
     if json:
         show.print_json(result.to_json())
     else:

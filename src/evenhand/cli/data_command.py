@@ -13,6 +13,11 @@ from evenhand.cli.options import flattened
 app = typer.Typer(help="List, describe, split and fetch datasets.", no_args_is_help=True)
 
 
+@app.callback()
+def _root(context: typer.Context) -> None:
+    opt.check_over_ranks(f"data {context.invoked_subcommand}")
+
+
 @app.command("list")
 def list_(data_dir: opt.DataDir = None, json: opt.Json = False) -> None:
     """List the datasets known by name, and where each was found."""
@@ -54,7 +59,7 @@ def describe(
     from evenhand.cli import inputs, show
     from evenhand.data.describe import describe as summarise
 
-    found = summarise(inputs.read_file_or_name(data, data_dir, reading))
+    found = summarise(inputs.read_over_ranks(data, data_dir, reading))
     if json:
         show.print_json(asdict(found))
         return

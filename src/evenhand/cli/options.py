@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Annotated, Any, get_type_hints
@@ -21,6 +22,17 @@ def _option(help_text: str, panel: str, *names: str) -> Any:
     return typer.Option(*names, help=help_text, rich_help_panel=panel)
 
 
+OVER_RANKS = ("train", "recommend", "audit", "data describe")
+"""Commands that several processes under `torchrun` do together."""
+
+
+def check_over_ranks(command: str) -> None:
+    """Refuse under `torchrun` what only one process can do."""
+    if int(os.environ.get("WORLD_SIZE") or 1) > 1 and command not in OVER_RANKS:
+        known = ", ".join(OVER_RANKS)
+        raise InputError(f"`evenhand {command}` runs in one process; over several runs: {known}.")
+
+
 Data = Annotated[
     str,
     typer.Argument(help="A dataset's name (see `evenhand data list`), a file, a folder, s3://…, or - for stdin."),
@@ -28,6 +40,9 @@ Data = Annotated[
 DataDir = Annotated[str | None, _option("Where to look for a named dataset first.", "Reading")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the interrupted run in --out.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+Track = Annotated[
+    str | None, typer.Option(help="mlflow: put parameters, metrics and files on record there, as MLFLOW_… says.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Write into a folder that already holds files.")]
 Explain = Annotated[
     bool, typer.Option("--explain", help="Say first what will be done: engine, memory, ranks, protocol.")
@@ -165,9 +180,9 @@ class Training:
     layers: Annotated[int | None, _option("Hops of LightGCN (default 2).", "Training")] = None
     batch: Annotated[int | None, _option("Positives a step (default 1024).", "Training")] = None
     lr: Annotated[float | None, _option("Learning rate of Adam (default 0.002).", "Training")] = None
-    l2: Annotated[
-        float | None, _option("L2 on the rows of a batch (default 1e-4, 0 for losses on cosines).", "Training")
-    ] = None
+    l2: Annotated[float | None, _option("L2 on the rows of a batch (default: settled on validation).", "Training")] = (
+        None
+    )
     weight_decay: Annotated[
         float | None, _option("L2 on every row at every step instead, as in the paper.", "Training")
     ] = None
@@ -179,7 +194,7 @@ class Training:
         _option("Stop after so many epochs without a better validation NDCG (default 10).", "Training"),
     ] = None
     eval_users: Annotated[
-        int | None, _option("Judge each epoch on so many validation users; test takes all.", "Training")
+        int | None, _option("Evaluate each epoch on so many validation users; test takes all.", "Training")
     ] = None
     updates: Annotated[str | None, _option("Which rows a step moves: auto, dense or sparse.", "Training")] = None
     engine: Annotated[str | None, _option("auto, or torch: the plain one.", "Training")] = None

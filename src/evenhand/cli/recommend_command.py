@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from evenhand.data.interactions import Interactions
+    from evenhand.data.parts import PartsFolder
     from evenhand.models.base import Model
 
+_TABLE = "recommendations"
 _JSON_ROW = 1200
 """Bytes of memory that one row of a JSON document takes while it is made, measured."""
 
@@ -29,9 +32,20 @@ def command(
     users: Annotated[str | None, typer.Option(help="A file with a column of user ids; all users without it.")] = None,
     k: Annotated[int, typer.Option("--k", "-k", help="Length of the lists.")] = 20,
     out: Annotated[
-        str | None, typer.Option(help="A .parquet, .csv or .tsv file; standard output (csv) without it.")
+        str | None,
+        typer.Option(
+            help="A .parquet, .csv or .tsv file, a folder/ or s3://… for parquet files in parts, or "
+            "postgresql://USER@HOST/DATABASE; standard output (csv) without it."
+        ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+    table: Annotated[
+        str | None,
+        typer.Option(help=f"Table of a database, or schema.table (default {_TABLE}).", rich_help_panel="Lists"),
+    ] = None,
+    parts: Annotated[
+        int | None, typer.Option(help="Write so many parts into the folder --out.", rich_help_panel="Lists")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over existing files, or a table.")] = False,
     json: opt.Json = False,
     *,
     filtering: opt.Filtering,
@@ -59,23 +73,20 @@ def command(
 
     Files are read as the training log was, unless options say otherwise. Ids that the model does not know are counted.
     """
-    from pathlib import Path
-
     from torch import device
 
     from evenhand.cli import remembered, show
-    from evenhand.data.write import check_target, write_table
     from evenhand.metrics.lists import count
     from evenhand.models.factors import load
-    from evenhand.models.filters import joined, notes_of
+    from evenhand.models.filters import Asked, joined, notes_of
+    from evenhand.models.list_parts import write_lists
     from evenhand.utils.errors import InputError
     from evenhand.utils.memory import check_memory
     from evenhand.utils.text import one_line, visible
 
     if users is not None and new_users is not None:
         raise InputError("--users and --new-users exclude each other; run the command once for each.")
-    if out is not None:
-        check_target(Path(out), force)
+    folder, shown = _target(out, parts, table, force)
     chosen = _seed(seed)
     said = {role: getattr(reading, role) for role in ("user", "item") if remembered.is_given(context, role)}
     loaded, notes = remembered.with_newcomers(load(model), newcomers, said.get("item"))
@@ -92,30 +103,91 @@ def command(
         notes += [*more, *served.known.notes]
         left_out = _absent(history.user_ids, served.known.user_ids) if fallback else None
     ids = None if users is None else _ids(users, "user", said, loaded)
-    table = served.recommend(ids, k, known=filtering.known, fallback=fallback, **limits)
+    strangers = None
     if left_out is not None and len(left_out):
-        table = joined([table, loaded.recommend(left_out, k, known=filtering.known, fallback=True, **limits)])
-    notes += notes_of(table)
-    table = loaded.titled(table.replace_schema_metadata(), titles)
-    if out is not None:
-        write_table(remembered.with_own_names(table, loaded), Path(out))
+        strangers = loaded.recommend(left_out, k, known=filtering.known, fallback=True, **limits)
+
+    def finished(table: pa.Table) -> pa.Table:
+        return loaded.titled(table.replace_schema_metadata(), titles)
+
+    if folder is not None:
+        which = {"seed": limits.pop("seed", None), "known": filtering.known, "fallback": fallback}
+        asked = Asked.of(served.known, ids, fallback=fallback, **limits)
+        written = write_lists(
+            served,
+            asked,
+            k,
+            folder,
+            parts=parts,
+            finished=lambda table: remembered.with_own_names(finished(table), loaded),
+            more=strangers,
+            **which,
+        )
+        notes += dict.fromkeys([*asked.notes, *(() if strangers is None else notes_of(strangers))])
+        rows, into = sum(part.rows for part in written), f" in {count(len(written), 'part')}"
+    else:
+        lists = served.recommend(ids, k, known=filtering.known, fallback=fallback, **limits)
+        lists = lists if strangers is None else joined([lists, strangers])
+        notes += notes_of(lists)
+        lists, rows, into = finished(lists), len(lists), ""
+        if out is not None:
+            _write(remembered.with_own_names(lists, loaded), out, table)
     if json:
         if out is None:
-            what, instead = (
-                f"a JSON document of {len(table):,} rows",
-                "write a file with --out, or ask for shorter lists",
-            )
-            check_memory(len(table) * _JSON_ROW, device("cpu"), what, instead)
-        document = {"recommendations": table.to_pylist()} if out is None else {"out": out, "rows": len(table)}
-        show.print_json(document | {"notes": notes})
+            what, instead = f"a JSON document of {rows:,} rows", "write a file with --out, or ask for shorter lists"
+            check_memory(rows * _JSON_ROW, device("cpu"), what, instead)
+        document = {"recommendations": lists.to_pylist()} if out is None else {"out": shown, "rows": rows}
+        show.print_json(document | ({} if folder is None else {"parts": len(written)}) | {"notes": notes})
         return
     # Standard output may be the csv file itself.
     for note in notes:
         print(f"note: {one_line(note)}", file=sys.stderr)
     if out is None:
-        show.print_csv(remembered.with_own_names(table, loaded))
+        show.print_csv(remembered.with_own_names(lists, loaded))
     else:
-        print(f"{count(len(table), 'recommendation')} written to {visible(out)}.")
+        print(f"{count(rows, 'recommendation')} written to {visible(shown)}{into}.")
+
+
+def _target(out: str | None, parts: int | None, table: str | None, force: bool) -> tuple[PartsFolder | None, str]:
+    """The folder for lists in parts, where --out names one; anything else is checked as a file or a database.
+
+    Also what --out is called in messages.
+    """
+    from evenhand.data.database import check_database, is_database, without_password
+    from evenhand.data.parts import PartsFolder
+    from evenhand.data.reading.files import is_uri
+    from evenhand.data.write import ENDINGS, check_target
+    from evenhand.utils.errors import InputError
+    from evenhand.utils.world import World
+
+    world = World.current()
+    if out is not None and is_database(out):
+        if parts is not None or world.size > 1:
+            raise InputError("a database takes the lists of one process, and no --parts.")
+        check_database(out, table or _TABLE, force)
+        return None, f"{without_password(out)}, table {table or _TABLE}"
+    if table is not None:
+        raise InputError("--table is one of a database; name it with --out postgresql://USER@HOST/DATABASE.")
+    if parts is None and world.size == 1 and not (out is not None and (is_uri(out) or out.endswith("/"))):
+        if out is not None:
+            check_target(Path(out), force)
+        return None, str(out)
+    if out is None or Path(out).suffix in ENDINGS:
+        raise InputError("lists in parts are parquet files in a folder; name the folder with --out.")
+    folder = PartsFolder(out)
+    with world.together():
+        folder.check_target(force)
+    return folder, out
+
+
+def _write(lists: pa.Table, out: str, table: str | None) -> None:
+    from evenhand.data.database import is_database, write_database
+    from evenhand.data.write import write_table
+
+    if is_database(out):
+        write_database(lists, out, table or _TABLE)
+    else:
+        write_table(lists, Path(out))
 
 
 def _limits(filtering: opt.Filtering, items_file: str | None, said: dict[str, str], model: Model) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from evenhand.cli.options import flattened
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from evenhand.experiments.tracking import Run
     from evenhand.models.base import Model
 
 _LARGE = 10**9
@@ -67,6 +68,7 @@ def command(
     force: opt.Force = False,
     resume: opt.Resume = False,
     json: opt.Json = False,
+    track: opt.Track = None,
     explain: opt.Explain = False,
     data_dir: opt.DataDir = None,
 ) -> None:
@@ -75,12 +77,16 @@ def command(
     from evenhand.cli.plan import make_plan
     from evenhand.experiments.compare import rows_of
     from evenhand.experiments.output import run_folder
+    from evenhand.experiments.tracking import tracking
     from evenhand.experiments.verdict import headline
     from evenhand.methods import on_top_of, parse, recipe_text
     from evenhand.models.folder import check_ours
     from evenhand.utils.errors import InputError
     from evenhand.utils.progress import task
+    from evenhand.utils.world import World
 
+    world = World.current()
+    resume = resume or world.restarted
     if recipe is not None and (method is not None or base is not None):
         raise InputError("--recipe stands for a method; leave --method and --base out.")
     if base is None and base_share is not None:
@@ -96,6 +102,8 @@ def command(
     if is_recipe and aim is not None:
         splitting = for_aim(splitting, aim)
     asked = parse(text) if base is None else on_top_of(base, method, base_share, training.encoder)
+    if world.joined and not asked.spreads:
+        raise InputError(f"{asked.label} is fitted by one process; start it without torchrun, or name a --method.")
     if asked.encoder_name is None:
         _refuse_flags(asked.label, training, {"encoder"} if base is not None else set())
     plan = make_plan(
@@ -117,16 +125,26 @@ def command(
     if explain:
         plan.explain(json)
     (one,) = plan.methods
-    with run_folder(plan.folder, force, resume) as checkpoints:
+    tracker = track if world.speaks else None
+    with tracking(tracker, f"train {one.label}") as record, run_folder(plan.folder, force, resume) as checkpoints:
         with task(one.label) as on_epoch:
             fitted = one.fit_under(plan.conditions, on_epoch=on_epoch, checkpoints=checkpoints, resume=resume)
+        history = fitted.model.history
         if refit:
             with task(f"{one.label}, on all data") as on_epoch:
                 fitted = one.for_production(fitted, plan.conditions, on_epoch, checkpoints)
         final = fitted.model
         say_size(final)
         final.having(info={**final.info, "data": plan.data}, titles=titles).save(out, force=True)
-    rows = rows_of(one, fitted.results)
+        rows = rows_of(one, fitted.results)
+
+        def tell(run: Run) -> None:
+            run.parameters({"data": data, **final.info})
+            run.epochs(history)
+            run.results(rows)
+            run.files(out)
+
+        record(tell)
     recommends = final.seeds[final.best]
     if json:
         seeds = list(fitted.model.seeds) if refit else list(range(training.seeds if one.seeded else 1))
@@ -150,7 +168,7 @@ def for_aim(splitting: opt.Splitting, aim: str) -> opt.Splitting:
     from evenhand.baselines.recipe import AIMS
 
     rule = AIMS.get(aim)
-    if rule is None or splitting.split != opt.Splitting().split:
+    if aim == "log" or rule is None or splitting.split != opt.Splitting().split:
         return splitting
     return replace(splitting, validation=rule) if splitting.test is not None else replace(splitting, split=rule)
 

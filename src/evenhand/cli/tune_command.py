@@ -74,6 +74,7 @@ def command(
     ] = "auto",
     force: opt.Force = False,
     json: opt.Json = False,
+    track: opt.Track = None,
     data_dir: opt.DataDir = None,
 ) -> None:
     """Search the parameters of one method on validation; a search that was interrupted goes on."""
@@ -88,6 +89,7 @@ def command(
     )
     from evenhand.experiments.goals import check_pick, parse_goals
     from evenhand.experiments.output import write_search
+    from evenhand.experiments.tracking import tracking
     from evenhand.experiments.tune import tune
     from evenhand.utils.progress import task
 
@@ -107,29 +109,31 @@ def command(
     )
     (one,) = plan.methods
     fixed = fixed_values(one, fix or [], training, sampling)
-    with (
-        search_folder(out, force, local=storage is None) as journal,
-        task(f"{one.label}, trials") as on_trial,
-    ):
-        result = tune(
-            plan.source.split,
-            one,
-            trials=trials,
-            seeds=training.seeds,
-            metric=metric,
-            pick=chosen,
-            protocol=plan.conditions.protocol,
-            fixed=fixed,
-            ranges=searched_ranges(one, ranges or []),
-            storage=storage or journal,
-            study=study,
-            seed=search_seed,
-            device=training.device,
-            side_by_side=trials_at_once(side_by_side),
-            on_trial=on_trial,
-        )
-    write_search(result, journal.parent, {"data": plan.data, "protocol": plan.protocol})
-    report = _report(result, journal.parent, plan) if len(result.goals) > 1 else None
+    with tracking(track, f"tune {one.label}") as record:
+        with (
+            search_folder(out, force, local=storage is None) as journal,
+            task(f"{one.label}, trials") as on_trial,
+        ):
+            result = tune(
+                plan.source.split,
+                one,
+                trials=trials,
+                seeds=training.seeds,
+                metric=metric,
+                pick=chosen,
+                protocol=plan.conditions.protocol,
+                fixed=fixed,
+                ranges=searched_ranges(one, ranges or []),
+                storage=storage or journal,
+                study=study,
+                seed=search_seed,
+                device=training.device,
+                side_by_side=trials_at_once(side_by_side),
+                on_trial=on_trial,
+            )
+        write_search(result, journal.parent, {"data": plan.data, "protocol": plan.protocol})
+        report = _report(result, journal.parent, plan) if len(result.goals) > 1 else None
+        record(lambda run: run.search(result, journal.parent))
     document = result.to_json() | {"rows": result.rows()}
     if not json:
         _print(result, out, report)

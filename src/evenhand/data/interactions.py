@@ -16,10 +16,14 @@ import pyarrow as pa
 
 from evenhand.data.reading.codes import Pairs, collect, keys_instead, pair_keys
 from evenhand.utils.errors import InputError
-from evenhand.utils.text import count
+from evenhand.utils.text import count, html_table
 
 if TYPE_CHECKING:
     from evenhand.data.splits import Split
+
+
+_SHOWN = 5
+"""Pairs in a notebook's view."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,6 +194,13 @@ class Interactions:
         size = f"{count(self.n_users, 'user')} × {count(self.n_items, 'item')}"
         return f"Interactions({size}, {count(len(self), 'pair')})"
 
+    def _repr_html_(self) -> str:
+        """The first pairs, for a notebook."""
+        first = np.arange(len(self)) < _SHOWN
+        rows = self.take(first).to_table().to_pylist() if len(self) else []
+        more = [f"… and {len(self) - _SHOWN:,} more"] if len(self) > _SHOWN else []
+        return html_table(repr(self), rows, [*more, *self.notes])
+
     @property
     def n_users(self) -> int:
         return len(self.user_ids)
@@ -212,6 +223,11 @@ class Interactions:
     def activity(self) -> np.ndarray:
         """int64 [n_users]: how many items each user interacted with."""
         return np.diff(self.indptr)
+
+    @property
+    def active_users(self) -> int:
+        """How many users have a pair."""
+        return int((self.activity > 0).sum())
 
     @cached_property
     def by_item(self) -> tuple[np.ndarray, np.ndarray]:

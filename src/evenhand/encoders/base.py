@@ -7,12 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from evenhand.data.interactions import Interactions
 from evenhand.utils import keyed
 from evenhand.utils.errors import InputError
+
+_AT_ONCE = 2**16
+"""Rows that are drawn at once where only some of them are held."""
 
 
 class Vectors(NamedTuple):
@@ -37,7 +41,9 @@ class Encoder(ABC):
     weight_decay: ClassVar[float] = 7e-5
     """The coupled form of the paper's protocol, for 72,000 pairs (see `training.settings.usual_decay`)."""
     l2: ClassVar[float] = 1e-4
-    """L2 on the rows of a batch, unless told otherwise."""
+    """L2 on the rows of a batch where nothing was held out to settle it on."""
+    l2_tried: ClassVar[tuple[float, ...]] = (1e-4, 1e-3, 1e-2)
+    """What a fit tries where there is a validation part: no one value does well on all logs (docs/sparse.md)."""
 
     def __post_init__(self) -> None:
         if self.dim < 1:
@@ -48,23 +54,36 @@ class Encoder(ABC):
         """A module with parameters for one replica a seed."""
 
 
+@dataclass(frozen=True)
+class RowsHeld:
+    """Which rows of the tables of n_users and n_items this process holds: None is all, else indices, ascending."""
+
+    n_users: int
+    n_items: int
+    users: np.ndarray | None = None
+    items: np.ndarray | None = None
+
+
 class Tables(nn.Module):
     """One learned vector a user and an item; called, it returns them as the model's vectors."""
 
     propagates: bool = False
     """Whether the model's vectors are something else than the tables."""
 
-    def __init__(self, train: Interactions, dim: int, seeds: Sequence[int], device: torch.device | str) -> None:
+    def __init__(
+        self, train: Interactions | RowsHeld, dim: int, seeds: Sequence[int], device: torch.device | str
+    ) -> None:
         super().__init__()
-        tables = [_xavier_normal(train, dim, seed) for seed in seeds]
+        self._held = train if isinstance(train, RowsHeld) else RowsHeld(train.n_users, train.n_items)
+        tables = [_xavier_normal(self._held, dim, seed) for seed in seeds]
         self.users = nn.Parameter(torch.stack([users for users, _ in tables]).to(device))
         self.items = nn.Parameter(torch.stack([items for _, items in tables]).to(device))
 
     @torch.no_grad()
     def rescale(self, std: float) -> None:
         """Give fresh tables another size than the usual one."""
-        for table in (self.users, self.items):
-            table.mul_(std / _usual_std(*table.shape[1:]))
+        for table, rows in ((self.users, self._held.n_users), (self.items, self._held.n_items)):
+            table.mul_(std / _usual_std(rows, table.shape[-1]))
 
     def raw(self) -> Vectors:
         """The tables themselves, before any propagation."""
@@ -82,11 +101,21 @@ def _usual_std(rows: int, dim: int) -> float:
     return float((2 / (rows + dim)) ** 0.5)
 
 
-def _xavier_normal(train: Interactions, dim: int, seed: int) -> tuple[Tensor, Tensor]:
+def _xavier_normal(held: RowsHeld, dim: int, seed: int) -> tuple[Tensor, Tensor]:
     """User and item tables N(0, 2 / (rows + dim)), drawn on the CPU so that every device starts alike."""
     generator = torch.Generator().manual_seed(keyed.key(seed, 0x1417) & (2**63 - 1))
 
-    def table(size: int) -> Tensor:
-        return torch.randn(size, dim, generator=generator) * _usual_std(size, dim)
+    def table(size: int, mine: np.ndarray | None) -> Tensor:
+        if mine is None:
+            return torch.randn(size, dim, generator=generator) * _usual_std(size, dim)
+        found = torch.empty(len(mine), dim)
+        begin = 0
+        while begin < size:  # in pieces, which give the numbers of one stroke where they are multiples of 16
+            end = size if size - begin < 2 * _AT_ONCE else begin + _AT_ONCE
+            first, last = np.searchsorted(mine, [begin, end])
+            drawn = torch.randn(end - begin, dim, generator=generator)
+            found[first:last] = drawn[torch.from_numpy(mine[first:last] - begin)]
+            begin = end
+        return found * _usual_std(size, dim)
 
-    return table(train.n_users), table(train.n_items)
+    return table(held.n_users, held.users), table(held.n_items, held.items)

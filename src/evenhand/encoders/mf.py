@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 
 from evenhand.data.interactions import Interactions
-from evenhand.encoders.base import Encoder, Tables
+from evenhand.encoders.base import Encoder, RowsHeld, Tables
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,11 @@ class MF(Encoder):
     """`s(u, i) = p_u · q_i`."""
 
     l2: ClassVar[float] = 0.01
-    """Between the .01 and .03 that iid validation parts of five data sets preferred, and the less of even ones."""
+    l2_tried: ClassVar[tuple[float, ...]] = (0.001, 0.01, 0.03)
 
     def start(self, train: Interactions, seeds: Sequence[int], device: torch.device | str) -> Tables:
         return Tables(train, self.dim, seeds, device)
+
+    def start_part(self, part: RowsHeld, seeds: Sequence[int], device: torch.device | str) -> Tables:
+        """Some rows of the tables that `start` makes."""
+        return Tables(part, self.dim, seeds, device)

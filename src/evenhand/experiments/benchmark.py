@@ -16,6 +16,7 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -246,8 +247,10 @@ def _in_a_process(cell: Cell, work: Path) -> Run:
         process.join()
     except KeyboardInterrupt:
         process.terminate()
-        process.join(_LAST_WORDS)
-        process.kill()
+        try:
+            process.join(_LAST_WORDS)
+        finally:  # asked twice
+            process.kill()
         raise
     if found == "stopped":
         raise KeyboardInterrupt
@@ -267,7 +270,8 @@ def _work(cell: Cell, work: Path, connection: Connection, quiet: bool) -> None:
     try:
         connection.send(vars(_measured(cell, work)))
     except KeyboardInterrupt:
-        connection.send("stopped")
+        with suppress(OSError):  # nobody waits for it any more
+            connection.send("stopped")
 
 
 def _end_with_parent() -> None:

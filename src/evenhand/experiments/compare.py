@@ -19,14 +19,15 @@ from evenhand.experiments.tune import TuneResult
 from evenhand.experiments.tune import tune as search
 from evenhand.experiments.verdict import headline_k, verdict
 from evenhand.methods import AnyMethod, method_of
-from evenhand.metrics.catalogue import METRICS
-from evenhand.metrics.statistics import Summary, summarise
+from evenhand.metrics.catalogue import CARD, METRICS
+from evenhand.metrics.statistics import Summary, brief, summarise
 from evenhand.training.evaluation import Results
 from evenhand.training.method import Conditions, Fit, Method, refitted_fit
 from evenhand.training.run import versions
 from evenhand.training.settings import ProtocolName, Settings
 from evenhand.utils.errors import InputError
 from evenhand.utils.progress import OnEpoch, tasks
+from evenhand.utils.text import html_table
 
 DEFAULT_METHODS = ("rns", "pns", "dns", "auc-ns")
 
@@ -86,6 +87,17 @@ class CompareResult:
 
     def __repr__(self) -> str:
         return f"CompareResult({', '.join(self.fits)}; protocol {self.protocol}; {self.sentence})"
+
+    def _repr_html_(self) -> str:
+        """The table at the verdict's k, for a notebook."""
+        k = headline_k(self.ks)
+        rows = [
+            {f"top {k}": row.name}
+            | {f"{METRICS[name].title} {METRICS[name].arrow}": brief(row[name]) for name in CARD if name in row.metrics}
+            for row in self.rows
+            if row.k == k
+        ]
+        return html_table(self.sentence, rows, [f"protocol {self.protocol}; {self.description}", *self.notes])
 
     def __getitem__(self, name: str) -> Fit:
         """The fit of a method by its label: `result["dns"].at(10)["ndcg"].mean`."""

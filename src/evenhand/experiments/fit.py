@@ -66,7 +66,7 @@ def _protocol(conditions: Conditions, settings: Settings) -> str:
     if split.validation is None or not len(split.validation):
         return f"honest, {settings.epochs} epochs, without a validation part the last one counts"
     patience = "" if settings.patience is None else f" or {settings.patience} without a better one"
-    there = int((split.validation.activity > 0).sum())
+    there = split.validation.active_users
     measured = min(there, settings.eval_users or EVALUATED_UP_TO)
     users, sample = int((split.test.activity > 0).sum()), users_within_reach(split.test)
     tested = "all users" if users <= sample else f"{sample:,} of {users:,} users"

@@ -20,6 +20,7 @@ from evenhand.training.checkpoints import discard
 from evenhand.utils.atomic import atomic_file
 from evenhand.utils.errors import InputError
 from evenhand.utils.locks import one_process
+from evenhand.utils.world import World
 
 CHECKPOINTS = ".checkpoints"
 """Where an unfinished run keeps its checkpoints, in its own folder."""
@@ -28,6 +29,8 @@ CHECKPOINTS = ".checkpoints"
 def check_folder(folder: str | Path, force: bool, resume: bool = False) -> Path:
     """Refuse a folder that a run could not be written to, before any work is done; nothing is made yet."""
     folder = Path(folder)
+    if not World.current().speaks:
+        return folder
     if folder.is_dir():
         unfinished = (folder / CHECKPOINTS).is_dir()
         if unfinished and not force and not resume:
@@ -53,11 +56,19 @@ def run_folder(folder: Path | None, force: bool, resume: bool) -> Iterator[Path 
         yield None
         return
     checkpoints = folder / CHECKPOINTS
+    world = World.current()
+    if not world.speaks:  # rank 0 answers for the folder
+        world.barrier()
+        yield checkpoints
+        world.barrier()
+        return
     with one_process(folder):
         check_folder(folder, force, resume)  # again: another process may have finished here meanwhile
         if not resume:
             discard(checkpoints)
+        world.barrier()
         yield checkpoints
+        world.barrier()
         discard(checkpoints)
 
 

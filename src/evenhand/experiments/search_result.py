@@ -13,7 +13,10 @@ from evenhand.experiments.goals import Goal, Pick, Point, accurate_first, front_
 from evenhand.experiments.search_space import Space
 from evenhand.experiments.trials import Trial
 from evenhand.training.method import Method
-from evenhand.utils.text import count
+from evenhand.utils.text import count, html_table
+
+_SHOWN = 5
+"""Trials in a notebook's view."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +36,17 @@ class TuneResult:
     pick: Pick | None = None
     """What was asked for of the front; None for one metric."""
     notes: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> str:
+        """The chosen method and the best trials, for a notebook."""
+        rows = [
+            {"trial": trial.number}
+            | {name: "–" if value is None else f"{value:.4f}" for name, value in trial.by_metric(self.goals).items()}
+            | {"parameters": ", ".join(f"{name}={value}" for name, value in trial.parameters.items())}
+            for trial in self.best(_SHOWN)
+        ]
+        title = f"{self.method}: the choice of {count(len(self.trials), 'trial')} by {self.metric} on validation"
+        return html_table(title, rows, self.notes)
 
     @property
     def parameters(self) -> Mapping[str, Any]:

@@ -28,7 +28,7 @@ TEST, VALIDATION = 0.2, 0.1
 """Shares, where a rule draws the part."""
 QUESTIONS: Mapping[str, str] = {
     **{name: one.title for name, one in AIMS.items()},
-    "exposure": "liked when shown at random",
+    "exposure": "shows what users would like if shown at random",
     "given": "predicts the given test",
 }
 """Every kind of test by name, and what it asks of a method."""
@@ -192,8 +192,17 @@ def own_tests(data: str, tests: Sequence[str] | None, reading: Mapping[str, Any]
 
 
 def dataset_tests(name: str, tests: Sequence[str] | None, data_dir: str | None) -> tuple[Test, ...]:
-    """The tests of a data set that is known by name and not in the suite."""
-    found = tuple(Test(name, test, AIMS[test].how, AIMS[test].how, dataset=name) for test in tests or ("iid", "shift"))
+    """The tests of a data set that is known by name and not in the suite: of its own part, where it has one."""
+    own = [part for part in DATASETS[name].test_parts if part != "random"]
+    parts = (
+        {"given": ("given", "random")} if "given" in own else {"exposure": ("given", "popularity-shift")} if own else {}
+    )
+    parts |= {test: (aim.how, aim.how) for test, aim in AIMS.items()}
+    names = tests or (*(test for test in parts if test not in AIMS), "iid", "shift")
+    for test in names:
+        if test not in parts:
+            raise unknown(f"test of {name}", test, parts)
+    found = tuple(Test(name, test, *parts[test], dataset=name) for test in names)
     for one in found:
         if (why := one.missing(data_dir)) is not None:
             raise InputError(why)

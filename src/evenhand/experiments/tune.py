@@ -79,7 +79,7 @@ def tune(
     # Nothing of the test part is needed to fill in what the method leaves to protocol and data.
     held = tuning_split(split)
     filled = Conditions(split, (0,), protocol, (1,), HotRule(), resolve_device(device))
-    asked = method_of(method, encoder, settings).under(filled)
+    asked = method_of(method, encoder, settings).under(filled).closed()
     space = search_space(asked, fixed, ranges)
     if not space:
         raise InputError(f"'{asked.label}' has no parameter left to tune.")

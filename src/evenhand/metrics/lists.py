@@ -206,8 +206,10 @@ def read_lists(
 
 
 def _read(source: Any, columns: ListColumns, header: bool | None) -> pa.Table:
+    from evenhand.data.parts import check_complete
     from evenhand.data.reading.read import read_columns
 
+    check_complete(source)
     try:
         return read_columns(source, columns.wanted({}), header=header)
     except InputError:

@@ -17,6 +17,7 @@ from evenhand.metrics.propensity import propensities
 
 if TYPE_CHECKING:
     from evenhand.data.interactions import Interactions
+    from evenhand.data.spread_log import SpreadLog
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +30,7 @@ class ItemPopularity:
     """int8 [n_items]: 0 holds the most popular tenth of the items; −1 where nothing is known."""
 
     @staticmethod
-    def of(known: Interactions | None, n_items: int) -> ItemPopularity:
+    def of(known: Interactions | SpreadLog | None, n_items: int) -> ItemPopularity:
         if known is None:
             return ItemPopularity(np.full(n_items, np.nan), np.full(n_items, -1, dtype=np.int8))
         return ItemPopularity(known.popularity, popularity_part(known.popularity))

@@ -76,6 +76,20 @@ class Estimate:
         return {"value": _null(self.value), "low": self.low, "high": self.high}
 
 
+def brief(value: Summary | Estimate) -> str:
+    """The number with its uncertainty.
+
+    >>> brief(summarise([0.1, 0.3])), brief(Estimate(0.25, 0.2, 0.3)), brief(Estimate(math.nan))
+    ('0.2000 ± 0.1414', '0.2500 [0.2000, 0.3000]', '–')
+    """
+    middle = value.mean if isinstance(value, Summary) else value.value
+    if math.isnan(middle):
+        return "–"
+    if isinstance(value, Summary):
+        return f"{middle:.4f}" + ("" if value.std is None else f" ± {value.std:.4f}")
+    return f"{middle:.4f}" + ("" if value.low is None else f" [{value.low:.4f}, {value.high:.4f}]")
+
+
 @dataclass(frozen=True)
 class Interval:
     """A difference a − b with its 95 % interval and two-sided p value."""

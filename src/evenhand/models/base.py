@@ -17,6 +17,7 @@ import pyarrow as pa
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
+from evenhand.data.spread_log import SpreadLog
 from evenhand.models.filters import Asked, with_notes
 from evenhand.models.id_lookup import known_positions, list_table, positions
 from evenhand.models.topk import TABLE_SLOT, Score, check_lists, top_by
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 class Model(ABC):
     """A fitted recommender. Subclasses are frozen dataclasses that hold the attributes named here.
 
-    A new kind says how it scores (`scorer`), what it is made of (`tensors`), what is like an item (`similar`) and how
-    it takes in other users (`with_users`); lists, fold-in, saving and export follow. `folder` knows all kinds.
+    A new kind says how it scores (`scorer`), what it is made of (`tensors`), what is like an item (`most_similar`) and
+    how it takes in other users (`with_users`); lists, fold-in, saving and export follow. `folder` knows all kinds.
     """
 
     known: Interactions
@@ -77,8 +78,8 @@ class Model(ABC):
         """What is wrong with the tensors, as a folder that was changed may have them; None where all fits."""
 
     @abstractmethod
-    def similar(self, item: Any, k: int = 10, *, seed: int | None = None) -> pa.Table:
-        """The k items most like this one, best first: item, score."""
+    def most_similar(self, place: int, k: int, replica: int) -> tuple[np.ndarray, np.ndarray]:
+        """Indices and scores of the k items most like the item of this index, best first; fewer where there are."""
 
     @abstractmethod
     def with_users(self, history: Interactions) -> Self:
@@ -110,18 +111,38 @@ class Model(ABC):
         column fallback. Equal scores come in the order of the items' ids.
         """
         asked = Asked.of(self.known, users, exclude, only, exclude_pairs, fallback)
+        return with_notes(self.lists(asked, k, seed=seed, known=known, fallback=fallback), asked.notes)
+
+    def lists(
+        self,
+        asked: Asked,
+        k: int,
+        *,
+        seed: int | Literal["all"] | None = None,
+        known: bool = False,
+        fallback: bool = False,
+    ) -> pa.Table:
+        """What `recommend` answers, once it is known for whom and out of what."""
         replicas = range(len(self.seeds)) if seed == "all" else [self.replica(seed)]
         if isinstance(k, int):
             check_lists(len(asked.users) * len(replicas), min(k, self.known.n_items), TABLE_SLOT)
         tables = [self._table(replica, asked, k, known) for replica in replicas]
         if fallback:
             popular = asked.popular_lists(self.known, k)
-            tables = [pa.concat_tables([_marked(one, False), _marked(popular, True)]) for one in tables]
+            tables = [_joined(one, popular) for one in tables]
         if seed == "all":
             tables = [
                 t.append_column("seed", pa.array(np.full(len(t), s))) for s, t in zip(self.seeds, tables, strict=True)
             ]
-        return with_notes(pa.concat_tables(tables), asked.notes)
+        return pa.concat_tables(tables)
+
+    def similar(self, item: Any, k: int = 10, *, seed: int | None = None) -> pa.Table:
+        """The k items most like this one, best first: item, score (see `likeness`); fewer where fewer are like it."""
+        place = int(known_positions([item], self.known.item_ids, "item")[0])
+        if not 1 <= k < self.known.n_items:
+            raise InputError(f"k must lie between 1 and the {self.known.n_items - 1:,} other items, not {k}.")
+        items, scores = self.most_similar(place, k, self.replica(seed))
+        return pa.table({"item": self.known.item_ids.take(pa.array(items)), "score": pa.array(scores)})
 
     def titled(self, table: pa.Table, titles: pa.Array | None = None) -> pa.Table:
         """The table with the title of every item beside it: this model's, or the given one for each of its items."""
@@ -163,6 +184,10 @@ class Model(ABC):
         """The same with its tensors in main memory."""
         return self
 
+    def for_requests(self) -> Self:
+        """The same for a server: the recommending replica alone, laid out so that one user at a time is fast."""
+        return self
+
     def having(self, **changes: Any) -> Self:
         """The same with other `info`, `metrics` or whatever else it holds."""
         return replace(self, **changes)  # type: ignore[type-var]
@@ -181,6 +206,11 @@ class Model(ABC):
 
     def save(self, folder: str | Path, *, force: bool = False) -> None:
         """Write the model folder, whole or not at all; one that exists is only replaced with `force`."""
+        if isinstance(self.known, SpreadLog):  # several processes hold it, and each writes its part
+            from evenhand.models.spread_folder import write_parts
+
+            write_parts(self, Path(folder), force)
+            return
         from evenhand.models.folder import write_model
 
         write_model(self, folder, force=force)
@@ -193,19 +223,18 @@ class Model(ABC):
             raise InputError(f"the model has no seed {seed}; it has {', '.join(map(str, self.seeds))}.")
         return self.seeds.index(seed)
 
-    def _position(self, item: Any, k: int) -> int:
-        """Where an item stands that has k others beside it."""
-        place = int(known_positions([item], self.known.item_ids, "item")[0])
-        if not 1 <= k < self.known.n_items:
-            raise InputError(f"k must lie between 1 and the {self.known.n_items - 1:,} other items, not {k}.")
-        return place
+    def best_items(
+        self, users: np.ndarray, k: int, *, exclude: Interactions | None, only: Tensor | None, replica: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Items and scores [n, k] of users by index, as `top_by` makes them; scores must be finite."""
+        items, scores = top_by(self.scorer(replica), self.known.n_items, users, k, exclude=exclude, only=only)
+        self._check_finite(users, items, scores, exclude, only)
+        return items, scores
 
     def _table(self, replica: int, asked: Asked, k: int, known: bool) -> pa.Table:
-        users, left_out = asked.users, asked.left_out(None if known else self.known)
-        scorer, n_items = self.scorer(replica), self.known.n_items
-        items, scores = top_by(scorer, n_items, users, k, exclude=left_out, only=asked.allowed)
-        self._check_finite(users, items, scores, left_out, asked.allowed)
-        return list_table(self.known, users, items, scores)
+        left_out = asked.left_out(None if known else self.known)
+        items, scores = self.best_items(asked.users, k, exclude=left_out, only=asked.allowed, replica=replica)
+        return list_table(self.known, asked.users, items, scores)
 
     def _check_finite(
         self,
@@ -226,5 +255,9 @@ class Model(ABC):
             )
 
 
-def _marked(table: pa.Table, fallback: bool) -> pa.Table:
-    return table.append_column("fallback", pa.array(np.full(len(table), fallback)))
+def _joined(own: pa.Table, popular: pa.Table) -> pa.Table:
+    """Both, marked in a column fallback; users are texts where the ids asked for have another type than the model's."""
+    parts = [t.append_column("fallback", pa.array(np.full(len(t), t is popular))) for t in (own, popular)]
+    if own["user"].type != popular["user"].type:
+        parts = [part.set_column(0, "user", part["user"].cast(pa.string())) for part in parts]
+    return pa.concat_tables(parts)

@@ -147,10 +147,12 @@ class BlendModel(Model):
     def on_cpu(self) -> Self:
         return replace(self, parts=tuple(part.on_cpu() for part in self.parts))
 
-    def similar(self, item: Any, k: int = 10, *, seed: int | None = None) -> pa.Table:
+    def for_requests(self) -> Self:
+        return replace(self, parts=tuple(part.for_requests() for part in self.parts))
+
+    def most_similar(self, place: int, k: int, replica: int) -> tuple[np.ndarray, np.ndarray]:
         """As the first of the parts has them."""
-        self.replica(seed)
-        return self.parts[0].similar(item, k)
+        return self.parts[0].most_similar(place, k, self.parts[0].best)
 
     def with_users(self, history: Interactions) -> Self:
         return replace(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -88,6 +89,13 @@ class FactorModel(Model):
     def on_cpu(self) -> Self:
         return replace(self, user_vectors=self.user_vectors.cpu(), item_vectors=self.item_vectors.cpu())
 
+    def for_requests(self) -> Self:
+        """Item vectors are laid out by coordinate, over which the product with one vector is four times as fast."""
+        mine = slice(self.best, self.best + 1)
+        items = self.item_vectors[mine].transpose(1, 2).contiguous().transpose(1, 2)
+        users, seeds = self.user_vectors[mine].clone(), self.seeds[mine]
+        return replace(self, user_vectors=users, item_vectors=items, seeds=seeds, best=0, tables=None)
+
     def damage(self) -> str | None:
         tables = self.tables or ()
         if any(matrix.ndim != 3 or matrix.dtype != torch.float32 for matrix in (*self.vectors, *tables)):
@@ -100,17 +108,28 @@ class FactorModel(Model):
             return "its tables do not match its ids"
         return None
 
-    def similar(self, item: Any, k: int = 10, *, seed: int | None = None) -> pa.Table:
-        """The k items whose vectors point most in the direction of this item's: item, score (the cosine)."""
-        place = self._position(item, k)
-        vectors = torch.nn.functional.normalize(self.item_vectors[self.replica(seed)], dim=1)
+    def most_similar(self, place: int, k: int, replica: int) -> tuple[np.ndarray, np.ndarray]:
+        """By the cosine: the items whose vectors point most in the direction of this item's."""
+        if replica not in self._directions:
+            self._directions[replica] = torch.nn.functional.normalize(self.item_vectors[replica], dim=1)
+        vectors = self._directions[replica]
         others = torch.ones(len(vectors), dtype=torch.bool)
         others[place] = False
         items, scores = top_items(vectors, vectors, np.array([place]), k, only=others)
         found = items[0] >= 0  # a vector too long for its length to be a number is like no other
-        return pa.table(
-            {"item": self.known.item_ids.take(pa.array(items[0][found])), "score": pa.array(scores[0][found])}
-        )
+        return items[0][found], scores[0][found]
+
+    @cached_property
+    def _directions(self) -> dict[int, Tensor]:
+        """Item vectors at length 1, by replica, kept: whoever asks about one item asks about more."""
+        return {}
+
+    @cached_property
+    def _systems(self) -> list[tuple[Tensor, Tensor]]:
+        """What solving for users needs of the items, kept for the next user."""
+        from evenhand.models.fold_in import systems
+
+        return systems(self.item_vectors)
 
     def with_users(self, history: Interactions) -> Self:
         """The vectors of these users are solved for from what they interacted with."""
@@ -118,7 +137,7 @@ class FactorModel(Model):
 
         return replace(
             self,
-            user_vectors=user_vectors(self.item_vectors, history),
+            user_vectors=user_vectors(self.item_vectors, history, self._systems),
             known=history,
             info={**self.info, "folded_in": history.n_users},
             metrics={},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,14 @@ class Asked:
     notes: tuple[str, ...]
 
     @staticmethod
-    def of(known: Interactions, users: Any, exclude: Any, only: Any, exclude_pairs: Any, fallback: bool) -> Asked:
+    def of(
+        known: Interactions,
+        users: Any = None,
+        exclude: Any = None,
+        only: Any = None,
+        exclude_pairs: Any = None,
+        fallback: bool = False,
+    ) -> Asked:
         notes: list[str] = []
         asked = known.user_ids if users is None else as_ids(users, "user")
         place = np.arange(known.n_users) if users is None else positions(asked, known.user_ids)
@@ -72,6 +79,12 @@ class Asked:
             _over(pairs, others, known.item_ids) if len(others) else None,
             tuple(notes),
         )
+
+    def cut(self, begin: int, end: int, others: bool) -> Asked:
+        """The same for some of the users, and with or without those who get the popular items."""
+        if others:
+            return replace(self, users=self.users[begin:end])
+        return replace(self, users=self.users[begin:end], others=self.others[:0], pairs_of_others=None)
 
     def left_out(self, known: Interactions | None) -> Interactions | None:
         """All pairs that no list may hold: those of the log, if they are given, and those of single users."""

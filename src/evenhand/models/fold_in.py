@@ -6,6 +6,7 @@ so that a thousand new users cost one matrix product.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,32 +21,40 @@ from evenhand.models.id_lookup import listed, positions
 from evenhand.utils.errors import InputError
 
 RIDGE = 10.0
-"""Weight of the vector's length; chosen on validation (see docs/models.md); 3 to 30 does nearly as well."""
+"""Weight of the vector's length; chosen on three data sets (see docs/models.md); 3 to 30 does nearly as well."""
 
 
-def user_vectors(item_vectors: Tensor, history: Interactions) -> Tensor:
+Factors = tuple[Tensor, Tensor]
+
+
+def user_vectors(item_vectors: Tensor, history: Interactions, of_items: Sequence[Factors] | None = None) -> Tensor:
     """float32 [R, n_users, d]: the vectors that suit each user's items best, with the items fixed.
 
     x_u minimises  −2 x·m_u + mean_i (x·q_i)² + λ s |x|²:  a high score for m_u, the mean of the user's
     items, low ones over the whole catalogue, and a short vector. So  x_u = (QᵀQ / n + λ s I)⁻¹ m_u, where
     s, the mean square of an entry of Q, makes λ independent of the vectors' scale. It is a step of
-    implicit ALS in which the catalogue outweighs the user's own few items.
+    implicit ALS in which the catalogue outweighs the user's own few items. `of_items` are the `systems` of the
+    item vectors, where they are kept: a single user then costs nothing that grows with the catalogue.
     """
-    return torch.stack([_solve(items.double(), history) for items in item_vectors]).float()
+    seen, place = np.unique(history.items, return_inverse=True)
+    bags = torch.from_numpy(place), torch.from_numpy(history.indptr[:-1])
+    found = []
+    for items, system in zip(item_vectors, of_items or systems(item_vectors), strict=True):
+        rows = items[torch.from_numpy(seen.astype(np.int64))].double()
+        means = torch.nn.functional.embedding_bag(bags[0], rows, bags[1], mode="mean")
+        found.append(torch.linalg.lu_solve(*system, means.T).T)
+    return torch.stack(found).float()
 
 
-def _solve(items: Tensor, history: Interactions) -> Tensor:
-    dim = items.shape[1]
-    second_moment = items.T @ items / len(items)
-    scale = (second_moment.trace() / dim).clamp_min(torch.finfo(items.dtype).tiny)
-    system = second_moment + RIDGE * scale * torch.eye(dim, dtype=items.dtype)
-    means = torch.nn.functional.embedding_bag(
-        torch.from_numpy(history.items.astype(np.int64)),
-        items,
-        torch.from_numpy(history.indptr[:-1]),
-        mode="mean",
-    )
-    return torch.linalg.solve(system, means.T).T
+def systems(item_vectors: Tensor) -> list[Factors]:
+    """float64 [d, d] per replica: QᵀQ / n + λ s I, as triangular factors and pivots."""
+    found: list[Factors] = []
+    for items in map(Tensor.double, item_vectors):
+        second_moment = items.T @ items / len(items)
+        scale = (second_moment.trace() / items.shape[1]).clamp_min(torch.finfo(items.dtype).tiny)
+        lengths = RIDGE * scale * torch.eye(items.shape[1], dtype=items.dtype)
+        found.append(torch.linalg.lu_factor(second_moment + lengths))
+    return found
 
 
 def usable_history(history: Any, model: Interactions) -> Interactions:

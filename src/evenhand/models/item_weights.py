@@ -19,7 +19,6 @@ from evenhand.data.csr import gather_rows
 from evenhand.data.interactions import Interactions
 from evenhand.metrics.lists import count
 from evenhand.models.base import Model
-from evenhand.models.id_lookup import list_table
 from evenhand.models.topk import Score, top_by
 from evenhand.utils.errors import InputError
 
@@ -248,17 +247,13 @@ class ItemWeightModel(Model):
         tensors = {name: tensor.cpu() for name, tensor in self.table.tensors().items()}
         return replace(self, table=type(self.table).from_tensors(tensors))
 
-    def similar(self, item: Any, k: int = 10, *, seed: int | None = None) -> pa.Table:
-        """The k items to which this one has the largest weights, as if a user had seen nothing else.
-
-        Fewer than k where it has weights to fewer.
-        """
-        place = self._position(item, k)
-        self.replica(seed)
+    def most_similar(self, place: int, k: int, replica: int) -> tuple[np.ndarray, np.ndarray]:
+        """The items to which this one has the largest weights, as if a user had seen nothing else."""
         row = self.table.row(place, self.known.n_items).clone()
         row[place] = -np.inf
-        items, scores = top_by(lambda users: row[None].clone(), len(row), np.array([place]), k)
-        return list_table(self.known, np.array([0]), items, scores).select(["item", "score"])
+        items, scores = top_by(lambda users: row[None], len(row), np.array([0]), k)
+        found = items[0] >= 0
+        return items[0][found], scores[0][found]
 
     def with_users(self, history: Interactions) -> Self:
         info = {**self.info, "folded_in": history.n_users}

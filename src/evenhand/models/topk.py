@@ -221,9 +221,9 @@ def _top_masked(
         scores[_pairs_of(exclude, users, scores.device)] = -torch.inf
     if only is not None:
         scores[:, ~only.to(scores.device)] = -torch.inf
-    items, best = _top(scores, found.shape[1])
+    items, best = top_of(scores, found.shape[1])
     if best.isnan().any():  # a score that is no number is no reason to recommend
-        items, best = _top(scores.nan_to_num_(-torch.inf, torch.inf, -torch.inf), found.shape[1])
+        items, best = top_of(scores.nan_to_num_(-torch.inf, torch.inf, -torch.inf), found.shape[1])
     values[:] = best.cpu().numpy()
     found[:] = items.cpu().numpy()
     found[np.isneginf(values)] = -1
@@ -243,7 +243,7 @@ def _pairs_of(pairs: Interactions, users: np.ndarray, device: torch.device) -> t
     return row, items[torch.arange(total, device=device) + first[row]].long()
 
 
-def _top(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def top_of(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Like `topk`, which leaves the order of equal scores open; only rows that have such are done anew."""
     # One more than asked for shows whether a tie crosses the end of the list.
     wide = scores.topk(min(k + 1, scores.shape[1]), dim=1)

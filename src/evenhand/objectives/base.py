@@ -90,6 +90,14 @@ class Objective(ABC):
         """How many negatives a positive wants, unless the settings say otherwise."""
         return 1
 
+    def forms(self) -> tuple[Objective, ...]:
+        """What to try on validation where a parameter was left open."""
+        return (self,)
+
+    def closed(self) -> Objective:
+        """With the usual value where a parameter was left open."""
+        return self
+
     @abstractmethod
     def start(self, train: Interactions, model: Tables, seeds: Sequence[int]) -> Loss:
         """The running loss for one replica a seed, on the model's device."""

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import torch
 from torch import Tensor
@@ -28,6 +28,9 @@ from evenhand.samplers.base import check_drawn
 from evenhand.utils.errors import InputError, unknown
 
 Similarity = Literal["cosine", "inner"]
+_USUAL, _TRIED = 0.15, (0.1, 0.2)
+"""τ for cosines, and what a fit tries: of validation parts of five data sets, sparse and even ones preferred the first,
+dense ones the second (docs/sparse.md)."""
 _ALL_MASKED = -1e30
 """Stands for log 0 where a number must be finite."""
 
@@ -36,8 +39,8 @@ _ALL_MASKED = -1e30
 class Softmax(Objective):
     """`log Σ_j exp(c_j/τ) - c_i/τ`, the mean over a batch (SL, SSM)."""
 
-    temperature: float = 0.15
-    """τ, on the scale of cosines; dense data wants a larger one. For inner products 1 is usual."""
+    temperature: float | None = None
+    """τ, on the scale of cosines. None settles it on validation; without one it is .15, and 1 for inner products."""
     shared: int = 1024
     """How many negatives a batch shares, drawn with replacement from the sampler's distribution over all items."""
     similarity: Similarity = "cosine"
@@ -50,7 +53,8 @@ class Softmax(Objective):
     shares_negatives: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        positive_number("temperature", self.temperature)
+        if self.temperature is not None:
+            positive_number("temperature", self.temperature)
         check_drawn("shared", self.shared)
         if self.similarity not in get_args(Similarity):
             raise unknown("similarity", str(self.similarity), get_args(Similarity))
@@ -71,6 +75,15 @@ class Softmax(Objective):
         """A cosine loss sees only lr over the rows' size: with one size for all data, lr means the same on all."""
         return 0.02 if self.similarity == "cosine" else None
 
+    def forms(self) -> tuple[Softmax, ...]:
+        if self.temperature is not None or self.similarity == "inner":
+            return (self.closed(),)
+        return tuple(replace(self, temperature=one) for one in _TRIED)
+
+    def closed(self) -> Self:
+        usual = 1.0 if self.similarity == "inner" else _USUAL
+        return self if self.temperature is not None else replace(self, temperature=usual)
+
     def start(self, train: Interactions, model: Tables, seeds: Sequence[int]) -> SoftmaxLoss:
         return SoftmaxLoss(self, train, model)
 
@@ -80,7 +93,9 @@ class SoftmaxLoss(Loss):
 
     def __init__(self, of: Softmax, train: Interactions, model: Tables) -> None:
         super().__init__()
-        self.of, self.n_items = of, train.n_items
+        self.of, self.n_items = of.closed(), train.n_items
+        assert self.of.temperature is not None
+        self.temperature = self.of.temperature
         self.transforms = of.similarity == "cosine"
         self.keys = torch.from_numpy(train.keys).to(model.items.device)
         """int64 [n_pairs], ascending: user · n_items + item."""
@@ -88,13 +103,20 @@ class SoftmaxLoss(Loss):
         self.pairs = torch.from_numpy(train.items).to(model.items.device)
         self.compiled: Callable[..., Tensor | None] = lambda loss, batch, x, own: None
         """A faster way from scores to margins and slopes, where an engine has one."""
+        self.add_up: Callable[[Tensor, Tensor], Tensor | None] = lambda slopes, user: slopes.mT @ user
+        """The gradient of the shared negatives [r, n, d] from slopes [r, B, n] and users [r, B, d]; an engine that adds
+        it up elsewhere gives None."""
 
     def forward(self, batch: Scored) -> Tensor:
+        return self.each(batch).mean(1)
+
+    def each(self, batch: Scored) -> Tensor:
+        """[r, B]: the loss of each positive."""
         user, positive, negative = (self.scaled(x) for x in (batch.user, batch.positive, batch.negative.squeeze(1)))
         own = (user * positive).sum(-1)
         margin = _SharedMargin.apply(user, negative, own, self, batch)
         loss = self.of_margin(margin, own, batch)
-        return torch.where(margin > _ALL_MASKED, loss, 0.0).mean(1)
+        return torch.where(margin > _ALL_MASKED, loss, 0.0)
 
     def scaled(self, x: Tensor) -> Tensor:
         return normalize(x, dim=-1) if self.of.similarity == "cosine" else x
@@ -105,7 +127,7 @@ class SoftmaxLoss(Loss):
 
     def curve(self, x: Tensor) -> tuple[Tensor, Tensor | float]:
         """z of the differences c_j - c_i, which it may overwrite, and dz/dx."""
-        return x.div_(self.of.temperature), 1 / self.of.temperature
+        return x.div_(self.temperature), 1 / self.temperature
 
     def log_weights(self, x: Tensor, batch: Scored, masked: Tensor) -> Tensor | None:
         """log w [r, 1, n] or [r, B, n] of the negatives, masks aside."""
@@ -160,14 +182,14 @@ class _SharedMargin(torch.autograd.Function):
         margin = loss.compiled(loss, batch, x, own)
         if margin is None:
             x, margin = _margin_and_slopes(loss, batch, x, own)
-        ctx.slopes, ctx.sides = x, (user, negative)
+        ctx.slopes, ctx.sides, ctx.add_up = x, (user, negative), loss.add_up
         return margin
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         slopes, (user, negative), g = ctx.slopes, ctx.sides, gradients[0].unsqueeze(-1)
         ctx.slopes = ctx.sides = None
-        return (slopes @ negative) * g, slopes.mT @ (user * g), -(slopes.sum(-1) * gradients[0]), None, None
+        return (slopes @ negative) * g, ctx.add_up(slopes, user * g), -(slopes.sum(-1) * gradients[0]), None, None
 
 
 def _margin_and_slopes(loss: SoftmaxLoss, batch: Scored, x: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:

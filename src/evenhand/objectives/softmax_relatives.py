@@ -52,7 +52,7 @@ class PSLLoss(SoftmaxLoss):
     def curve(self, x: Tensor) -> tuple[Tensor, Tensor | float]:
         assert isinstance(self.of, PSL)
         logarithm, slope = _log_activation(x / 2, self.of.activation)
-        return logarithm.mul_(2 / self.of.temperature), slope / self.of.temperature
+        return logarithm.mul_(2 / self.temperature), slope / self.temperature
 
 
 def _log_activation(x: Tensor, activation: Activation) -> tuple[Tensor, Tensor]:
@@ -87,7 +87,7 @@ class BSLLoss(SoftmaxLoss):
     def of_margin(self, margin: Tensor, own: Tensor, batch: Scored) -> Tensor:
         assert isinstance(self.of, BSL)
         weight = self.of.negative_weight
-        return super().of_margin(weight * margin + (weight - 1) * own / self.of.temperature, own, batch)
+        return super().of_margin(weight * margin + (weight - 1) * own / self.temperature, own, batch)
 
 
 @dataclass(frozen=True)

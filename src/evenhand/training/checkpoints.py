@@ -108,17 +108,22 @@ class Checkpoints:
         )
         number = 1 + max((n for n, _ in self._found()), default=0)
         target = self.folder / f"{number:08d}-{hashlib.sha256(content).hexdigest()}.safetensors"
-        try:
+        with self._writing():
             self.folder.mkdir(parents=True, exist_ok=True)
             write_whole(target, content)
             self._tidy()
+        self._last = time.monotonic()
+        self._cost = self._last - began
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as problem:
             raise RunError(
                 f"cannot write a checkpoint to {self.folder}: {problem.strerror or problem}; "
                 "the ones before it are unharmed."
             ) from problem
-        self._last = time.monotonic()
-        self._cost = self._last - began
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The newest checkpoint that is whole; None where there is none. Changes nothing on disk."""
@@ -127,7 +132,7 @@ class Checkpoints:
         assert self.folder is not None
         self._damaged = []
         for _, path in reversed(self._found()):
-            content = _whole(path)
+            content = content_of(path, _parts(path)[1])
             if content is None:
                 self._damaged.append(path)
                 continue
@@ -157,10 +162,10 @@ class Checkpoints:
             old.unlink(missing_ok=True)
 
     def _check(self, document: Mapping[str, Any]) -> None:
-        if document["format"] != FORMAT:
+        if document["format"] != self.format:
             raise InputError(
                 f"{self.folder} holds checkpoints of format {document['format']}, this version reads "
-                f"{FORMAT}; go on with the version that wrote them, or start over with --force."
+                f"{self.format}; go on with the version that wrote them, or start over with --force."
             )
         mine = json.loads(json.dumps(self.identity))
         other = _differences(mine, document["identity"])
@@ -170,10 +175,18 @@ class Checkpoints:
                 "it was started, or start over with --force."
             )
 
+    @property
+    def format(self) -> int:
+        return FORMAT
+
     def _found(self) -> list[tuple[int, Path]]:
+        return self._named(_NAME)
+
+    def _named(self, pattern: re.Pattern[str]) -> list[tuple[int, Path]]:
+        """The files of this kind by their number, ascending."""
         if self.folder is None or not self.folder.is_dir():
             return []
-        named = ((_NAME.fullmatch(path.name), path) for path in self.folder.iterdir())
+        named = ((pattern.fullmatch(path.name), path) for path in self.folder.iterdir())
         return sorted((int(match[1]), path) for match, path in named if match and path.is_file())
 
 
@@ -185,12 +198,19 @@ def _differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str
     """
     found = []
     for name in sorted({*mine, *theirs}):
-        a, b = mine.get(name), theirs.get(name)
+        a, b = _by_name(mine.get(name)), _by_name(theirs.get(name))
         if isinstance(a, dict) and isinstance(b, dict):
             found += [f"{name} {key}" for key in sorted({*a, *b}) if a.get(key) != b.get(key)]
         elif a != b:
             found.append(name)
     return found
+
+
+def _by_name(value: Any) -> Any:
+    """Settings of several replicas as one value for each name; anything else as it is."""
+    if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
+        return {name: [one.get(name) for one in value] for name in value[0]}
+    return value
 
 
 def _parts(path: Path) -> tuple[int, str]:
@@ -200,13 +220,13 @@ def _parts(path: Path) -> tuple[int, str]:
     return int(match[1]), match[2]
 
 
-def _whole(path: Path) -> bytes | None:
-    """The content, if it can be read and is what was written."""
+def content_of(path: Path, digest: str) -> bytes | None:
+    """The content, if it can be read and has this SHA-256."""
     try:
         content = path.read_bytes()
     except OSError:
         return None
-    return content if hashlib.sha256(content).hexdigest() == _parts(path)[1] else None
+    return content if hashlib.sha256(content).hexdigest() == digest else None
 
 
 def _document(content: bytes) -> dict[str, Any]:

@@ -9,12 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.data.splits import Split
+from evenhand.data.interactions import Interactions
+from evenhand.data.splits import Split, SpreadSplit
+from evenhand.data.spread_log import SpreadLog
 from evenhand.encoders.base import Vectors
 from evenhand.metrics.catalogue import BEST_EPOCH, METRICS
 from evenhand.metrics.users import UserMetrics
 from evenhand.training.evaluation import Evaluator, Result, Results
 from evenhand.training.settings import EVALUATED_UP_TO, ProtocolName, Settings
+from evenhand.training.spread_evaluation import SpreadEvaluator
 from evenhand.utils.errors import InputError
 
 STOPPING_K = 10
@@ -190,17 +193,31 @@ def protocol_of(
     ks: tuple[int, ...],
     replicas: int,
     stop_on: tuple[str, int],
-) -> tuple[EarlyStopping, Evaluator | None]:
+) -> tuple[EarlyStopping, Evaluator | SpreadEvaluator | None]:
     """How a protocol chooses among epochs, and what evaluates each of them."""
     if name == "paper":
+        if isinstance(split, SpreadSplit):
+            raise InputError("the paper's protocol is for one process; leave --protocol out, or torchrun.")
         if settings.eval_users is not None:
             raise InputError("eval_users is for the honest protocol; the paper's evaluates all users each epoch.")
         return BestTest(replicas, ks), Evaluator(split.test, split.train, hot, ks)
     if split.validation is None or not len(split.validation):
         return LastEpoch(replicas), None
     metric, k = stop_on[0], min(stop_on[1], split.n_items)
-    sample = settings.eval_users or EVALUATED_UP_TO
-    return (
-        BestValidation(replicas, settings.patience, k, metric),
-        Evaluator(split.validation, split.train, hot, (k,), sample=sample),
-    )
+    evaluator = evaluator_of(split.validation, split.train, hot, (k,), settings.eval_users or EVALUATED_UP_TO)
+    return BestValidation(replicas, settings.patience, k, metric), evaluator
+
+
+def evaluator_of(
+    truth: Interactions | SpreadLog,
+    exclude: Interactions | SpreadLog,
+    hot: np.ndarray,
+    ks: tuple[int, ...],
+    sample: int | None = None,
+) -> Evaluator | SpreadEvaluator:
+    """What evaluates against a held-out part, by one process or by all."""
+    if isinstance(truth, SpreadLog) and isinstance(exclude, SpreadLog):
+        return SpreadEvaluator(truth, exclude, hot, ks, sample)
+    assert isinstance(truth, Interactions)
+    assert isinstance(exclude, Interactions)
+    return Evaluator(truth, exclude, hot, ks, sample)

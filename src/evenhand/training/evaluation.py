@@ -53,12 +53,7 @@ class Evaluator:
     @cached_property
     def users(self) -> np.ndarray:
         """Who is evaluated, ascending: a sample depends on the held-out part alone, never on a training seed."""
-        users = np.flatnonzero(self.truth.activity > 0)
-        if self.sample is None or self.sample >= len(users):
-            return users
-        # Sorting raw bits keeps the sample the same across numpy versions.
-        drawn = np.argsort(np.random.PCG64(_SAMPLE_SEED).random_raw(len(users)), kind="stable")
-        return np.sort(users[drawn[: self.sample]])
+        return sampled(np.flatnonzero(self.truth.activity > 0), self.sample)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -93,9 +88,18 @@ class Evaluator:
         return {k: [Result(one[k].means(), one[k]) for one in scored] for k in self.ks}
 
 
+def sampled(users: np.ndarray, sample: int | None) -> np.ndarray:
+    """So many of the users, ascending; None: all."""
+    if sample is None or sample >= len(users):
+        return users
+    # Sorting raw bits keeps the sample the same across numpy versions.
+    drawn = np.argsort(np.random.PCG64(_SAMPLE_SEED).random_raw(len(users)), kind="stable")
+    return np.sort(users[drawn[:sample]])
+
+
 def best_final(
     finals: Sequence[Vectors],
-    evaluator: Evaluator | None,
+    evaluator: Callable[[Vectors], list[dict[int, UserMetrics]]] | None,
     measure: Callable[[Sequence[dict[int, UserMetrics]]], np.ndarray],
 ) -> tuple[Vectors, list[dict[int, UserMetrics]]]:
     """Where the objective offers several models, the one that each replica does best with, and its metrics."""

@@ -8,31 +8,35 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 import evenhand
-from evenhand.data.describe import fingerprint
+from evenhand.data.describe import fingerprint, spread_fingerprint
+from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import HotRule
-from evenhand.data.splits import Split
+from evenhand.data.splits import Split, SpreadSplit
+from evenhand.data.spread_log import SpreadLog
 from evenhand.encoders import Encoder, Vectors, describe_encoder
 from evenhand.models.base import Model
 from evenhand.models.factors import FactorModel, on_cpu
 from evenhand.objectives import BPR, Objective
 from evenhand.samplers.base import Sampler
 from evenhand.training.checkpoints import Checkpoints
-from evenhand.training.early_stopping import STOPPING_K, protocol_of
-from evenhand.training.evaluation import Evaluator, users_within_reach
-from evenhand.training.memory_estimate import check_fits, memory_errors_explained, work_of
+from evenhand.training.early_stopping import STOPPING_K, evaluator_of, protocol_of
+from evenhand.training.evaluation import users_within_reach
+from evenhand.training.memory_estimate import check_fits, memory_errors_explained, over_ranks, work_of
 from evenhand.training.method import Fit, metrics_json, seed_numbers
 from evenhand.training.settings import ProtocolName, Settings, exact_repeats, resolve_device
+from evenhand.training.spread_checkpoints import SpreadCheckpoints
 from evenhand.training.trainer import Trainer, too_high
 from evenhand.utils.description import described
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.progress import OnEpoch
+from evenhand.utils.world import World
 
 _BPR = BPR()
 _ABSURD = 100
@@ -69,14 +73,14 @@ def train(
     Settings in a list belong to one replica each and may differ in lr, weight_decay and l2. Where they or the
     samplers are given so, a seed may come more than once: the same draws under other parameters.
     """
-    if not isinstance(split, Split):
+    if not isinstance(split, Split | SpreadSplit):
         raise InputError(f"training needs a split, not {type(split).__name__}; make one with data.split().")
     if protocol not in ("honest", "paper"):
         raise unknown("protocol", protocol, ("honest", "paper"))
     # Without a test part, as in an update or a refit, no lists are evaluated.
     if (len(split.test) or protocol == "paper") and max(ks) > split.train.n_items:
         raise InputError(f"k = {max(ks)} is more than the catalogue's {split.train.n_items:,} items.")
-    where = resolve_device(device)
+    where, objective = resolve_device(device), objective.closed()
     settings = settings or Settings()
     alike = isinstance(sampler, Sampler) and isinstance(settings, Settings)
     numbers = seed_numbers(seeds, repeatable=not alike)
@@ -88,6 +92,8 @@ def train(
     rule = hot if isinstance(hot, HotRule) else HotRule.parse(hot or protocol)
     hot_mask = rule.mask(split)
 
+    if over_ranks(each[0]):
+        split = cast(Split, SpreadSplit.of(split, World.current()))
     held_out = split.test if protocol == "paper" else split.validation
     check_fits(work_of(split.train, held_out, encoder, samplers, each[0], objective, where), where)
     with memory_errors_explained():
@@ -97,9 +103,10 @@ def train(
     if start is not None:
         trainer.start_from(start)
     common = trainer.settings
+    ranks = trainer.work.ranks
     stopping, evaluator = protocol_of(protocol, split, common, hot_mask, ks, len(numbers), stop_on)
     identity = {
-        "data": {name: fingerprint(part) for name, part in split.parts().items()},
+        "data": {name: _fingerprint(part) for name, part in split.parts().items()},
         "encoder": describe_encoder(encoder),
         # A grouping has a number for every item, so the text of a sampler may be long.
         "method": [hashlib.sha256(repr(s).encode()).hexdigest() for s in samplers],
@@ -111,13 +118,19 @@ def train(
         "start": "random" if start is None else _digest(start),
         "versions": {"evenhand": evenhand.__version__, "torch": str(torch.__version__)},
     }
-    saved = Checkpoints(checkpoints, identity, strict=resume != "matching")
+    if ranks:
+        identity["engine"] = trainer.engine.name
+        # Over several processes the fit to everything begins again: only a run as a whole goes on.
+        saved: Checkpoints = SpreadCheckpoints(None if resume == "matching" else checkpoints, identity)
+    else:
+        saved = Checkpoints(checkpoints, identity, strict=resume != "matching")
     with exact_repeats(common.deterministic), memory_errors_explained():
         history, seconds = trainer.run(stopping, evaluator, saved, resume=bool(resume), on_epoch=on_epoch)
     chosen = Vectors(*on_cpu(stopping.vectors))
     results = stopping.results()
     if results is None:  # the one look at test
-        look = Evaluator(split.test, split.consumed, hot_mask, ks, users_within_reach(split.test))
+        sample = users_within_reach(split.test) if isinstance(split.test, Interactions) else None
+        look = evaluator_of(split.test, split.consumed, hot_mask, ks, sample)
         results = look.results(chosen) if len(split.test) else {}
     best = int(np.argmax(stopping.value))
     model = FactorModel(
@@ -159,6 +172,10 @@ def train(
     )
 
 
+def _fingerprint(part: Interactions | SpreadLog) -> str:
+    return spread_fingerprint(part) if isinstance(part, SpreadLog) else fingerprint(part)
+
+
 def _runaway(objective: Objective, history: Sequence[Mapping[str, Any]], settings: Settings) -> tuple[str, ...]:
     """A note on a loss that is a number and yet no good; those of other objectives have other scales."""
     loss = max(history[-1]["loss"], default=0.0) if history and type(objective) is BPR else 0.0
@@ -184,9 +201,11 @@ def refitted(
 
     With a folder for `checkpoints` it goes on where the same refit was interrupted.
     """
-    everything = split.everything
-    nothing = everything.take(np.zeros(len(everything), dtype=bool))
-    whole = Split(everything, None, nothing, f"{split.description}; refitted on all parts", split.notes)
+    everything: Any = split.everything
+    said = f"{split.description}; refitted on all parts", split.notes
+    mine = everything.mine if isinstance(everything, SpreadLog) else everything
+    nothing = everything.take(np.zeros(len(mine), dtype=bool))
+    whole: Any = type(split)(everything, None, nothing, *said)
     settings = replace(settings or Settings(), epochs=max(1, round(float(np.mean(fitted.epochs)))))
     best = fitted.model.seeds[fitted.model.best]
     label = fitted.model.info["method"]

@@ -20,7 +20,7 @@ from evenhand.utils.errors import InputError, unknown
 ProtocolName = Literal["honest", "paper"]
 SamplerScores = Literal["propagated", "raw"]
 Updates = Literal["auto", "dense", "sparse"]
-EngineName = Literal["auto", "torch"]
+EngineName = Literal["auto", "torch", "sharded"]
 DENSE_UP_TO = 100_000
 """Users and items together; above this, rows that a batch did not touch are left alone."""
 USUAL_PAIRS = 72_000
@@ -80,7 +80,10 @@ class Settings:
     seconds: float | None = None
     """Train no new epoch after this long; the best one until then counts. None is without a limit."""
     engine: EngineName = "auto"
-    """The fastest engine that can do the work, or the plain one in torch, which the others agree with."""
+    """The fastest engine that can do the work, or the plain one in torch, which the others agree with.
+
+    Over several processes it is always the sharded one; asked for in one, it gives the bits that they would give.
+    """
 
     def __post_init__(self) -> None:
         if self.negatives is not None:

@@ -11,13 +11,17 @@ import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
-from evenhand.encoders.base import Encoder, Tables, Vectors
+from evenhand.data.spread_log import SpreadLog
+from evenhand.encoders import MF
+from evenhand.encoders.base import Encoder, RowsHeld, Tables, Vectors
 from evenhand.objectives import BPR, Objective
 from evenhand.samplers.base import BoundSampler, Sampler, bind, check_together
 from evenhand.training.adam import Adam
+from evenhand.training.engines import check_served
 from evenhand.training.memory_estimate import work_of
 from evenhand.training.settings import Settings, is_sparse
 from evenhand.utils.errors import InputError
+from evenhand.utils.world import Blocks, World
 
 
 class TrainState:
@@ -25,7 +29,7 @@ class TrainState:
 
     def __init__(
         self,
-        train: Interactions,
+        train: Interactions | SpreadLog,
         encoder: Encoder,
         samplers: Sequence[Sampler],
         seeds: Sequence[int],
@@ -33,48 +37,61 @@ class TrainState:
         device: torch.device,
         *,
         hot: np.ndarray,
-        held_out: Interactions | None = None,
+        held_out: Interactions | SpreadLog | None = None,
         objective: Objective | None = None,
     ) -> None:
         objective = objective or BPR()
-        self.train, self.held_out, self.seeds, self.device = train, held_out, tuple(seeds), device
-        self._each = _each(settings, len(self.seeds))
-        self.settings = self._each[0]
-        self.samplers = _bind(samplers, train, device)
+        self._each = _each(settings, len(seeds))
+        self.settings, self.seeds, self.device = self._each[0], tuple(seeds), device
+        self.work = work_of(train, held_out, encoder, samplers, self.settings, objective, device)
+        """What is asked for, by which the engine is chosen."""
+        check_served(self.work)
+        self.world = World.current()
+        """The processes that train together; what follows is this one's part, users and items by their blocks."""
+        log = spread(train, self.world) if self.work.ranks else None
+        if log is not None and held_out is not None:
+            held_out = spread(held_out, self.world)
+        self.train = mine = _mine(train if log is None else log)
+        self.held_out = None if held_out is None else _mine(held_out)
+        self.samplers = _bind(samplers, mine, device)
         self.shares = objective.shares_negatives
         """Whether all positives of a batch have the same negatives."""
         if self.shares:
             self.samplers[0].draw_shared(torch.zeros(1, 1, dtype=torch.float64, device=device))  # or a reason not to
-        self.model = encoder.start(train, seeds, device)
+        self.model = encoder.start(mine, seeds, device) if log is None else _part(encoder, log, seeds, device)
         if objective.init_std is not None:
             self.model.rescale(objective.init_std)
-        self.work = work_of(train, held_out, encoder, samplers, self.settings, objective, device)
-        """What is asked for, by which the engine is chosen."""
         self.negatives = self.work.negatives
         self.decay = [encoder.weight_decay if s.weight_decay is None else s.weight_decay for s in self._each]
         self.l2 = [s.l2 or 0.0 for s in self._each]
         """λ of each replica for the rows of a batch."""
         self._lazy = _updates_lazily(self.settings, encoder, self.model)
-        self._new_loss = partial(objective.start, train, self.model, self.seeds)
+        self._new_loss = partial(objective.start, mine, self.model, self.seeds)
         self._start_loss()
         self.step = 0
         """The next batch of the epoch; not 0 where an epoch was interrupted."""
         self.tally = torch.zeros(3, len(self.seeds), dtype=torch.float64, device=device)
         """Sums over the epoch's steps so far: loss, hot share, false share."""
-        usable = self.samplers[0].eligible.cpu().numpy()[train.users]
-        self.notes = _skipped_users(train, usable)
-        self.users = torch.from_numpy(train.users[usable].astype(np.int64)).to(device)
-        self.items = torch.from_numpy(train.items[usable].astype(np.int64)).to(device)
+        usable = self.samplers[0].eligible.cpu().numpy()[mine.users]
+        self.notes = _skipped_users(mine, usable, self.world)
+        self.users = torch.from_numpy(mine.users[usable].astype(np.int64)).to(device)
+        self.items = torch.from_numpy(mine.items[usable].astype(np.int64)).to(device)
         """int64 [N]: the pairs to learn from."""
-        if not len(self.users):
+        self.pairs = len(self.users)
+        """How many pairs all processes learn from."""
+        if log is not None:
+            left = log.take(usable)
+            self.pairs, self.numbers = len(left), torch.from_numpy(left.pair_numbers)
+            """int64 [N]: the number of each pair among those of all processes."""
+        if not self.pairs:
             raise InputError("there is nothing to train on: every user has consumed every item.")
         self.hot = torch.from_numpy(hot).to(device)
-        self.held_out_keys = None if held_out is None else torch.from_numpy(held_out.keys).to(device)
+        self.held_out_keys = None if self.held_out is None else torch.from_numpy(self.held_out.keys).to(device)
 
     @property
     def steps(self) -> int:
         """Batches in an epoch; at least one, even where an incomplete batch would be dropped."""
-        whole, rest = divmod(len(self.users), self.settings.batch)
+        whole, rest = divmod(self.pairs, self.settings.batch)
         return max(1, whole if self.settings.drop_last else whole + (rest > 0))
 
     def rates(self, epoch: int) -> list[float]:
@@ -177,8 +194,29 @@ def _bind(samplers: Sequence[Sampler], train: Interactions, device: torch.device
     return bound
 
 
-def _skipped_users(train: Interactions, usable: np.ndarray) -> tuple[str, ...]:
-    lost = len(np.unique(train.users[~usable]))
+def _part(encoder: Encoder, log: SpreadLog, seeds: Sequence[int], device: torch.device) -> Tables:
+    """The rows of the model that this process holds."""
+    assert isinstance(encoder, MF)
+    items = Blocks.of_items(log.n_items, log.world.size).mine(log.world.rank)
+    return encoder.start_part(RowsHeld(log.n_users, log.n_items, log.user_numbers, items), seeds, device)
+
+
+def _mine(part: Interactions | SpreadLog) -> Interactions:
+    return part.mine if isinstance(part, SpreadLog) else part
+
+
+def spread(part: Interactions | SpreadLog, world: World) -> SpreadLog:
+    """This process's users, with the popularity that items have among all."""
+    log = part if isinstance(part, SpreadLog) else SpreadLog.of(part, world)
+    if world.size > 1:
+        mine = replace(log.mine)
+        mine.__dict__["popularity"] = log.popularity  # in place of the count among its own pairs
+        log = SpreadLog(world, log.users, mine)
+    return log
+
+
+def _skipped_users(train: Interactions, usable: np.ndarray, world: World) -> tuple[str, ...]:
+    lost = int(world.total(torch.tensor(len(np.unique(train.users[~usable])))))
     if not lost:
         return ()
     return (f"{lost:,} user{'s have' if lost > 1 else ' has'} nothing left to sample as a negative; skipped.",)

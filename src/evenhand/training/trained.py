@@ -18,15 +18,18 @@ from evenhand.models.factors import FactorModel
 from evenhand.objectives import BPR, Objective
 from evenhand.samplers import Sampler
 from evenhand.samplers.auc import dkw_bound
+from evenhand.training.early_stopping import STOPPING_K
 from evenhand.training.memory_estimate import Work, work_of
 from evenhand.training.method import Conditions, Fit, Method, metrics_json
 from evenhand.training.run import refitted, train
 from evenhand.training.settings import Settings
 from evenhand.training.update import updated
+from evenhand.training.wire_estimate import FEWEST, wire_of
 from evenhand.utils.description import described, from_description
 from evenhand.utils.errors import InputError
 from evenhand.utils.memory import available_bytes, gigabytes
 from evenhand.utils.progress import OnEpoch
+from evenhand.utils.world import World
 
 _CONFIDENCE = 0.95
 _USABLE = 0.5
@@ -45,6 +48,7 @@ class Trained(Method):
     """Its name in the registry; empty for a sampler from elsewhere."""
 
     side_by_side: ClassVar[bool] = True
+    spreads: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
@@ -109,7 +113,23 @@ class Trained(Method):
 
     def under(self, conditions: Conditions) -> Self:
         filled = self.settings.under(conditions.protocol, self.encoder, conditions.split.train, self.objective)
-        return replace(self, settings=filled)
+        return replace(self, settings=replace(filled, l2=None) if self._settles_l2(conditions) else filled)
+
+    def closed(self) -> Self:
+        l2 = self.encoder.l2 if self.settings.l2 is None and self.objective.lengths_matter else self.settings.l2
+        return replace(self, objective=self.objective.closed(), settings=replace(self.settings, l2=l2))
+
+    def forms(self, conditions: Conditions) -> list[Self]:
+        """What to try on validation: the L2, or the objective's own parameter, where it was left open."""
+        if conditions.protocol == "paper" or not conditions.split.validation:
+            return [self]
+        if self._settles_l2(conditions):
+            return [replace(self, settings=replace(self.settings, l2=l2)) for l2 in self.encoder.l2_tried]
+        return [replace(self, objective=one) for one in self.objective.forms()]
+
+    def _settles_l2(self, conditions: Conditions) -> bool:
+        left_open = self.settings.l2 is None and not self.settings.weight_decay and self.objective.lengths_matter
+        return left_open and conditions.protocol == "honest" and bool(conditions.split.validation)
 
     # ---- fitting
 
@@ -121,8 +141,28 @@ class Trained(Method):
         checkpoints: Path | None = None,
         resume: bool = False,
     ) -> Fit:
-        (only,) = self.fit_together([self], conditions, on_epoch=on_epoch, checkpoints=checkpoints, resume=resume)
-        return only
+        """What was left open is settled with the first seed; the others then have what did best."""
+        forms = self.forms(conditions)
+        if len(forms) == 1:
+            (only,) = forms[0].fit_together(
+                forms, conditions, on_epoch=on_epoch, checkpoints=checkpoints, resume=resume
+            )
+            return only
+        first = replace(conditions, seeds=conditions.seeds[:1])
+        room = World.current().agree(self.room_for(first))  # other processes may have more memory left, or less
+        alike = len({one.shape() for one in forms}) == 1 and room >= len(forms)
+        tried: list[Fit] = []
+        for place, group in enumerate([forms] if alike else [[one] for one in forms]):
+            folder = checkpoints / f"form-{place}" if checkpoints else None
+            tried += group[0].fit_together(group, first, on_epoch=on_epoch, checkpoints=folder, resume=resume)
+        values = [one.validation[0] if one.validation else -np.inf for one in tried]
+        chosen, fit = forms[int(np.argmax(values))], tried[int(np.argmax(values))]
+        if len(conditions.seeds) > 1:
+            (fit,) = chosen.fit_together(
+                [chosen], conditions, on_epoch=on_epoch, checkpoints=checkpoints, resume=resume
+            )
+        seconds = fit.seconds + sum(one.seconds for one in (tried[:1] if alike else tried))
+        return replace(fit, seconds=seconds, notes=(*fit.notes, _settled(self, forms, values, chosen)), again=chosen)
 
     def fit_together(
         self,
@@ -164,9 +204,10 @@ class Trained(Method):
         on_epoch: OnEpoch | None = None,
         checkpoints: Path | None = None,
     ) -> Model:
+        one = fit.again if isinstance(fit.again, Trained) else self
         return refitted(
-            fit, split, self.encoder, self.sampler, self.settings,
-            objective=self.objective, device=device, on_epoch=on_epoch, checkpoints=checkpoints,
+            fit, split, one.encoder, one.sampler, one.settings,
+            objective=one.objective, device=device, on_epoch=on_epoch, checkpoints=checkpoints,
         )  # fmt: skip
 
     def update(
@@ -195,7 +236,10 @@ class Trained(Method):
 
     def explain(self, conditions: Conditions) -> str:
         work = self._work(conditions, len(conditions.seeds))
-        return f"{self.label}: {'; '.join(_explained(work, conditions.device))}"
+        said = [*_explained(work, conditions.device)]
+        if work.ranks > 1:
+            said += _over_ranks(work, conditions.split.train.popularity)
+        return f"{self.label}: {'; '.join(said)}"
 
     # ---- several at once
 
@@ -220,6 +264,17 @@ class Trained(Method):
         held_out = split.test if conditions.protocol == "paper" else split.validation
         samplers = [self.sampler] * replicas
         return work_of(split.train, held_out, self.encoder, samplers, self.settings, self.objective, conditions.device)
+
+
+def _settled(asked: Trained, forms: Sequence[Trained], values: Sequence[float], chosen: Trained) -> str:
+    """How the parameter was found that was left open, in a sentence."""
+    every = [one.parameters() for one in forms]
+    name = next(name for name, value in every[0].items() if any(other[name] != value for other in every))
+    tried = ", ".join(f"{one[name]:g} ({value:.4f})" for one, value in zip(every, values, strict=True))
+    return (
+        f"{asked.label}: {name} {chosen.parameters()[name]:g} was chosen by NDCG@{STOPPING_K} on validation with the "
+        f"first seed, out of {tried}."
+    )
 
 
 def _part(whole: Fit, mine: slice, method: Trained) -> Fit:
@@ -259,9 +314,23 @@ def _regularisation(work: Work) -> str:
     used = work.settings
     if used.weight_decay:
         return f"weight decay {used.weight_decay:g} on every row at every step"
+    if used.l2 is None:
+        tried = ", ".join(f"{one:g}" for one in work.encoder.l2_tried)
+        return f"L2 on the rows of a batch, alike for rare and popular items, that validation prefers of {tried}"
     if used.l2:
         return f"L2 {used.l2:g} on the rows of a batch, alike for rare and popular items"
     return "no L2" if work.objective.lengths_matter else "no L2, as cosines do not depend on lengths"
+
+
+def _over_ranks(work: Work, popularity: np.ndarray) -> Iterator[str]:
+    wire = wire_of(work, popularity)
+    yield (
+        f"{work.ranks} processes, each about {wire.positives:,.0f} positives a step and {wire.bytes:,.0f} bytes sent "
+        f"for each of them"
+    )
+    if wire.positives < FEWEST:
+        enough = work.ranks * FEWEST
+        yield f"with so few they will mostly wait for each other: --batch {enough} gives each {FEWEST:,}"
 
 
 def _explained(work: Work, device: torch.device) -> Iterator[str]:
@@ -279,4 +348,5 @@ def _explained(work: Work, device: torch.device) -> Iterator[str]:
     largest = ", ".join(f"{what} {gigabytes(size)}" for what, size in needs)
     left = available_bytes(device)
     free = "" if left is None else f" of {gigabytes(left)} free"
-    yield f"memory about {gigabytes(work.total)}{free} ({largest})"
+    each = " for each process" if work.ranks > 1 else ""
+    yield f"memory about {gigabytes(work.total)}{each}{free} ({largest})"

@@ -22,14 +22,16 @@ from evenhand.objectives import Scored
 from evenhand.samplers.base import Batch, rows
 from evenhand.training.checkpoints import Checkpoints
 from evenhand.training.early_stopping import EarlyStopping
-from evenhand.training.engines import Plan, engine_for
+from evenhand.training.engines import engine_for
 from evenhand.training.evaluation import Evaluator, best_final
 from evenhand.training.l2 import add_gradient
+from evenhand.training.spread_evaluation import SpreadEvaluator
 from evenhand.training.state import TrainState
 from evenhand.utils import keyed
 from evenhand.utils.errors import DivergedError, StoppedError
 from evenhand.utils.progress import OnEpoch
 from evenhand.utils.stopping import StopSignal
+from evenhand.utils.world import World
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,19 @@ class EpochLog:
     """What the sampler reports of itself, such as the α it follows."""
 
 
+class Asked:
+    """Whether to pause: somebody asked one of the processes to stop, or rank 0 wants a checkpoint. All agree."""
+
+    def __init__(self, world: World, stop: StopSignal) -> None:
+        self._world, self._stop, self.to_stop = world, stop, False
+
+    def __call__(self, due: Callable[[], bool]) -> bool:
+        said = torch.tensor([int(self._stop()), int(self._world.speaks and due())])
+        stop, save = self._world.total(said).tolist()
+        self.to_stop = self.to_stop or stop > 0
+        return self.to_stop or save > 0
+
+
 class Trainer(TrainState):
     """Trains R replicas: `run` goes over epochs, `run_epoch` over batches, `learn` takes one batch."""
 
@@ -56,7 +71,7 @@ class Trainer(TrainState):
     def run(
         self,
         stopping: EarlyStopping,
-        evaluator: Evaluator | None,
+        evaluator: Evaluator | SpreadEvaluator | None,
         checkpoints: Checkpoints,
         *,
         resume: bool = False,
@@ -71,14 +86,15 @@ class Trainer(TrainState):
             checkpoints.keep(self, stopping, history, time.perf_counter() - began)
 
         with StopSignal().listening() as stop, checkpoints.divergence_explained():
+            asked = Asked(self.world, stop)
             while len(history) < epochs and not stopping.finished:
                 epoch = len(history)
-                if epoch and time.perf_counter() - began > seconds:
+                if epoch and self.world.agree(time.perf_counter() - began > seconds):
                     break
                 # Train; a long epoch pauses now and then for a checkpoint.
-                while (log := self.run_epoch(epoch, pause=lambda: stop() or checkpoints.due_within())) is None:
+                while (log := self.run_epoch(epoch, pause=lambda: asked(checkpoints.due_within))) is None:
                     save()
-                    if stop():
+                    if asked.to_stop:
                         raise StoppedError(checkpoints.how_to_go_on(epoch))
                 # Evaluate, and keep what is best so far.
                 vectors, scored = best_final(self.finals(), evaluator, stopping.measure)
@@ -88,15 +104,15 @@ class Trainer(TrainState):
                 if on_epoch:
                     on_epoch(epoch + 1, epochs, history[-1])
                 # Checkpoint; stop where somebody asks for it.
-                if epoch + 1 == epochs or stopping.finished or stop() or checkpoints.due():
+                if asked(checkpoints.due) or epoch + 1 == epochs or stopping.finished:
                     save()
-                if stop():
+                if asked.to_stop:
                     raise StoppedError(checkpoints.how_to_go_on(epoch + 1))
         return history, time.perf_counter() - began
 
     def run_epoch(self, epoch: int, pause: Callable[[], bool] = lambda: False) -> EpochLog | None:
         """Run the epoch from where it stands; None if `pause` asked to stop after one of its steps."""
-        plan = Plan.of(self.seeds, epoch, len(self.users), self.steps, self.device)
+        plan = self.engine.plan(epoch)
         self.loss.begin_epoch(epoch)
         if self.step == 0:
             self.loss.refresh(self.model, epoch)
@@ -190,10 +206,15 @@ class Trainer(TrainState):
         found = [("loss", self.tally[0])]
         for table in (*self.model.parameters(), *self.loss.parameters()):
             found.append(("vectors", torch.linalg.vector_norm(table.detach().flatten(1), dim=1)))
-        for what, values in found:
-            for r in (~values.isfinite()).nonzero().flatten().tolist()[:1]:
-                cause = too_high(self.rates(epoch)[r], self.decay[r])
-                raise DivergedError(f"the {what} became {float(values[r])} in epoch {epoch + 1}; {cause}")
+        causes = [too_high(*numbers) for numbers in zip(self.rates(epoch), self.decay, strict=True)]
+        problems = [
+            f"the {what} became {float(values[r])} in epoch {epoch + 1}; {causes[r]}"
+            for what, values in found
+            for r in (~values.isfinite()).nonzero().flatten().tolist()
+        ]
+        for problem in self.world.gathered(problems[0] if problems else None):
+            if problem is not None:
+                raise DivergedError(problem)
 
 
 _ABSURD_DECAY = 1e6

@@ -67,8 +67,12 @@ def hashes(base: Tensor, n: int) -> Tensor:
     """int64 [*base.shape, n]: the n hashed positions under each key, uniform over all 64-bit integers."""
     import torch
 
-    position = torch.arange(1, n + 1, device=base.device)
-    x = base.unsqueeze(-1) + position * _signed(_GOLDEN)
+    return hashes_at(base.unsqueeze(-1), torch.arange(n, device=base.device))
+
+
+def hashes_at(base: Tensor, positions: Tensor) -> Tensor:
+    """The hashes of these positions under keys that broadcast with them; no two positions of a key share one."""
+    x = base + (positions + 1) * _signed(_GOLDEN)
     # torch shifts int64 arithmetically; the masks make it a logical shift.
     x = (x ^ ((x >> 30) & (2**34 - 1))) * _signed(_FIRST)
     x = (x ^ ((x >> 27) & (2**37 - 1))) * _signed(_SECOND)

@@ -6,12 +6,15 @@ forge a line of a log or reorder words; here such characters become visible esca
 
 from __future__ import annotations
 
+import html
 import json
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 LONGEST = 2000
 """Characters of a sentence; a field of ten megabytes must not fill a screen."""
+_LONGEST_CELL = 80
 _MOST_DIGITS = 18
 """What 64 bits hold; Python itself refuses to read some thousand."""
 _STEERING = r"\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
@@ -40,6 +43,27 @@ def json_text(document: Any, *, ascii_only: bool = False) -> str:
     """JSON that reads the same to a program and that every terminal and file can hold."""
     text = json.dumps(document, indent=1, ensure_ascii=ascii_only, allow_nan=False)
     return _UNSAFE_IN_JSON.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)
+
+
+def html_table(title: object, rows: Sequence[Mapping[str, object]], notes: Iterable[object] = ()) -> str:
+    """A small table for a notebook, with every text made harmless.
+
+    >>> print(html_table("<hi>", [{"a": 1}]))
+    <p><b>&lt;hi&gt;</b></p><table><thead><tr><th>a</th></tr></thead><tbody><tr><td>1</td></tr></tbody></table>
+    """
+
+    def cells(tag: str, texts: Iterable[object]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{_in_html(text, _LONGEST_CELL)}</{tag}>" for text in texts) + "</tr>"
+
+    head = f"<thead>{cells('th', rows[0])}</thead>" if rows else ""
+    body = "".join(cells("td", row.values()) for row in rows)
+    below = "".join(f"<li>{_in_html(note)}</li>" for note in notes)
+    table = f"<table>{head}<tbody>{body}</tbody></table>" if rows else ""
+    return f"<p><b>{_in_html(title)}</b></p>{table}" + (f"<ul>{below}</ul>" if below else "")
+
+
+def _in_html(text: object, longest: int = LONGEST) -> str:
+    return html.escape(visible(text, longest))
 
 
 def count(n: int, noun: str) -> str:

@@ -106,6 +106,8 @@ class World:
 
     def __init__(self, rank: int = 0, size: int = 1, store: Any = None, device: torch.device | None = None) -> None:
         self.rank, self.size, self._store = rank, size, store
+        self.joined = False
+        """Whether a launcher started this process; it may be the only one."""
         self.sent = 0
         """Bytes sent to other ranks so far by `exchange` and `swap`."""
         self._device = device
@@ -136,7 +138,10 @@ class World:
                 f"RANK, WORLD_SIZE and {TIMEOUT} in the environment must be numbers ({problem})."
             ) from problem
         if size == 1:
-            return World.alone()
+            world = World.alone()
+            if "WORLD_SIZE" in os.environ:
+                world.joined, _current = True, world
+            return world
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # when one leaves, torch warns the others at length
         import torch
         import torch.distributed as dist
@@ -159,7 +164,7 @@ class World:
             world._gpus = dist.new_group(backend="nccl", timeout=patience)
         else:
             world._device = None
-        _current = world
+        world.joined, _current = True, world
         return world
 
     # ---- what is sent
@@ -274,17 +279,17 @@ class World:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """An `InputError` that any rank raises in the block is raised on all at its end; nothing is sent within."""
-        problem = None
+        """An `InputError` or `RunError` of one rank in the block is that of all at its end; nothing is sent within."""
+        problem: InputError | RunError | None = None
         try:
             yield
-        except InputError as found:
+        except (InputError, RunError) as found:
             if self.size == 1:
                 raise
             problem = found
-        for sentence in self.gathered(None if problem is None else str(problem)):
-            if sentence is not None:
-                raise InputError(sentence) from problem
+        for said in self.gathered(None if problem is None else [isinstance(problem, InputError), str(problem)]):
+            if said is not None:
+                raise (InputError if said[0] else RunError)(said[1]) from problem
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
@@ -316,6 +321,11 @@ class World:
             self._store.wait([_REPORTED], timedelta(seconds=1))
             return str(self._store.get(_REPORTED).decode())
         return None
+
+    @property
+    def restarted(self) -> bool:
+        """Whether the launcher started all processes again because one had failed: they go on from a checkpoint."""
+        return self.joined and int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0) > 0
 
     @property
     def speaks(self) -> bool:

@@ -118,7 +118,8 @@ def coat(folder: Path) -> Parts:
 
 def adjacency(folder: Path) -> Parts:
     """Published splits for graph recommenders: a user a line, followed by their items."""
-    return Parts(*(Ratings(*read_item_lines(find_files(folder / f"{part}.txt")[0])) for part in ("train", "test")))
+    read = [read_item_lines(find_files(folder / f"{part}.txt")[0]) for part in ("train", "test")]
+    return Parts(*(Ratings(users, items, timestamps=order) for users, items, order in read))
 
 
 def timed_log(folder: Path) -> Parts:

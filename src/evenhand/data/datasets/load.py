@@ -103,7 +103,10 @@ def load_split(
             parts = _read(name, data_dir, min_rating, download, progress)
             assert parts.test is not None
             train, given = parts.log.interactions(), parts.test.interactions()
-        split = given_split(train, given, validation=validation, validation_how=validation_how or "random", seed=seed)
+        split = given_split(train, given, validation=validation, validation_how=validation_how, seed=seed)
+        if part == "randomised" and min_rating is None:
+            note = "The test part is all that was shown, liked or not; --min-rating 4 (min_rating=4) keeps the liked."
+            split = replace(split, notes=(*split.notes, note))
     if test_part is not None or len(info.test_parts) == 1:
         return split
     others = " or ".join(info.test_parts[1:])

@@ -9,7 +9,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Literal
 
@@ -60,6 +60,11 @@ class Loaded:
 
     def called(self, role: str) -> str:
         return f"column '{self.names[role]}' of {self.label}"
+
+    def without(self, role: str) -> Loaded:
+        """The same, once a column has been used: its memory is given back."""
+        there = role in self.table.column_names
+        return replace(self, table=self.table.drop_columns([role])) if there else self
 
     def __len__(self) -> int:
         return max([self.table.num_rows, *map(len, self.codes.values())])

@@ -96,6 +96,11 @@ def find_files(source: str | Path) -> list[File]:
     return found
 
 
+def is_parquet(source: str) -> bool:
+    """Whether a source is made of parquet files alone; standard input is not."""
+    return source != "-" and all(file.ending in PARQUET_ENDINGS for file in find_files(source))
+
+
 def given_parts(folder: str) -> dict[str, Path]:
     """name → file of a split that a folder holds: train, test and perhaps validation; nothing where it holds none."""
     if is_uri(folder) or not Path(folder).is_dir():

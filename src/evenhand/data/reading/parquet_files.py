@@ -66,7 +66,8 @@ def pieces(file: File, columns: Sequence[Column], groups: Sequence[int], first_r
     """The rows of these row groups, some at a time; `first_row` is the number of the first one in the file."""
     with opened_parquet(file) as parquet:
         in_file = _wanted(parquet, columns, file.label)
-        for batch in parquet.iter_batches(_ROWS, row_groups=list(groups), columns=in_file):
+        # The other processes have the other cores, and Arrow's threads keep memory of their own.
+        for batch in parquet.iter_batches(_ROWS, row_groups=list(groups), columns=in_file, use_threads=False):
             if len(batch):
                 one = typed([batch], in_file, columns, file.label)
                 yield replace(one, place=partial(_place, file.label, first_row))

@@ -71,7 +71,10 @@ def read_interactions(
         loaded = _load(source, columns, header)
         users, user_ids = encode_ids(loaded, "user", strict=strict)
         items, item_ids = encode_ids(loaded, "item", strict=strict)
-        numbers = {column.role: _numbers(loaded, column.role, column.kind) for column in columns[2:]}
+        numbers: dict[str, np.ndarray | None] = {}
+        for column in columns[2:]:
+            numbers[column.role] = _numbers(loaded, column.role, column.kind)
+            loaded = loaded.without(column.role)
     label, notes = loaded.label, loaded.notes
     keep = (users >= 0) & (items >= 0)
     cleaned = skipped(wanted_rows(loaded, keep, numbers, min_rating, since, until))

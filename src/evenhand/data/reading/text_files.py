@@ -88,7 +88,7 @@ def load_text(file: File, columns: Sequence[Column], header: bool | None) -> Loa
     latin = any(column.kind in ("text", "any") for column in columns)
     start, first, encoding = _first_line(file, latin)
     if header is not True and {"user", "item"} <= {c.role for c in columns if c.kind == "id"} and _lists_items(first):
-        return _load_item_lines(file)
+        return _load_item_lines(file, columns)
     text = _survey(file, start, first, encoding, header)
     if text.header:
         names = [name.strip() for name in text.fields]
@@ -258,25 +258,35 @@ def _lists_items(first: str) -> bool:
     return len(words) > 1 and all(word.isdigit() for word in words) and not any(s in first for s in SEPARATORS)
 
 
-def _load_item_lines(file: File) -> Loaded:
-    users, items = read_item_lines(file)
+def _load_item_lines(file: File, columns: Sequence[Column]) -> Loaded:
+    users, items, order = read_item_lines(file)
+    wanted = order is not None and any(column.role == "timestamp" for column in columns)
     codes = {"user": Codes(), "item": Codes()}
     codes["user"].add(pa.array(users))
     codes["item"].add(pa.array(items))
     return Loaded(
         label=file.label,
         codes=codes,
-        table=pa.table({}),
-        names={"user": "user", "item": "item"},
+        table=pa.table({"timestamp": order} if wanted else {}),
+        names={"user": "user", "item": "item"} | ({"timestamp": "timestamp"} if wanted else {}),
         place=lambda row: f"pair {row + 1}",
-        notes=(f"{file.label} was read as lines of a user and their items.",),
+        notes=(
+            f"{file.label} was read as lines of a user and their items"
+            + (", which are in an order of their own: it was kept as time." if wanted else "."),
+        ),
     )
 
 
-def read_item_lines(file: File) -> tuple[np.ndarray, np.ndarray]:
-    """(user, item) of each pair in lines of `user item item …`, all whole numbers."""
+def read_item_lines(file: File) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """(user, item, order) of each pair in lines of `user item item …`, all whole numbers.
+
+    Where most lines are not sorted, the order says more than the ids do, mostly what came first: then it is the place
+    in the line, as a share of it in (0, 1]. Else it is None.
+    """
     users: list[np.ndarray] = [np.zeros(0, dtype=np.int64)]
     items = list(users)
+    order = [np.zeros(0)]
+    unsorted = several = 0
     with file.open_text() as content:
         for number, line in enumerate(content, start=1):
             words = line.split()
@@ -286,7 +296,11 @@ def read_item_lines(file: File) -> tuple[np.ndarray, np.ndarray]:
                 ids = np.array(words, dtype="S").astype(np.int64)
                 users.append(np.repeat(ids[:1], len(ids) - 1))
                 items.append(ids[1:])
-    return np.concatenate(users), np.concatenate(items)
+                order.append(np.arange(1, len(ids)) / max(1, len(ids) - 1))
+                several += len(ids) > 2
+                unsorted += bool((np.diff(ids[1:]) < 0).any())
+    kept = np.concatenate(order) if 2 * unsorted > several else None
+    return np.concatenate(users), np.concatenate(items), kept
 
 
 class SingleSeparator(io.RawIOBase):

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from evenhand.utils.world import World
 
 _ODD = 0x9E3779B97F4A7C15
+_AT_ONCE = 2**14
+"""Texts that are hashed together: on the way every byte takes some thirty."""
 
 
 def owners(ids: pa.Array, size: int) -> np.ndarray:
@@ -27,7 +29,11 @@ def owners(ids: pa.Array, size: int) -> np.ndarray:
     ([1, 0, 1], [0, 0])
     """
     with np.errstate(over="ignore"):
-        bits = ids.to_numpy().view(np.uint64) if pa.types.is_integer(ids.type) else _polynomials(ids)
+        if pa.types.is_integer(ids.type):
+            bits = ids.to_numpy().view(np.uint64)
+        else:
+            some = [_polynomials(ids.slice(begin, _AT_ONCE)) for begin in range(0, len(ids), _AT_ONCE)]
+            bits = np.concatenate([np.empty(0, dtype=np.uint64), *some])
         bits = (bits ^ (bits >> np.uint64(31))) * np.uint64(_ODD)
     return ((bits >> np.uint64(33)) % np.uint64(size)).astype(np.int64)
 
@@ -76,8 +82,6 @@ def _texts(ids: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 def _polynomials(ids: pa.Array) -> np.ndarray:
     """uint64 [n]: the bytes of each text as the coefficients of a polynomial, at an odd point."""
     ends, content = _texts(ids)
-    if not len(content):
-        return np.zeros(len(ids), dtype=np.uint64)
     lengths = np.diff(ends)
     powers = np.cumprod(np.full(lengths.max(), _ODD, dtype=np.uint64))
     place = np.arange(len(content)) - np.repeat(ends[:-1], lengths)

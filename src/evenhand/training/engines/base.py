@@ -34,16 +34,15 @@ class Plan:
     epoch: int
 
     @staticmethod
-    def of(seeds: tuple[int, ...], epoch: int, pairs: int, steps: int, device: torch.device) -> Plan:
-        def keys(purpose: int) -> Tensor:
-            return keyed.keys(seeds, epoch, purpose, device=device)
+    def keys(seeds: tuple[int, ...], epoch: int, steps: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+        """The key of each replica's order, and those of every step: `own` and `shared`."""
+        order, own, shared = (keyed.keys(seeds, epoch, purpose, device=device) for purpose in (_ORDER, _OWN, _SHARED))
+        return order, keyed.hashes(own, steps), keyed.hashes(shared, steps)
 
-        return Plan(
-            keyed.permutations(keys(_ORDER), pairs),
-            keyed.hashes(keys(_OWN), steps),
-            keyed.hashes(keys(_SHARED), steps),
-            epoch,
-        )
+    @staticmethod
+    def of(seeds: tuple[int, ...], epoch: int, pairs: int, steps: int, device: torch.device) -> Plan:
+        order, own, shared = Plan.keys(seeds, epoch, steps, device)
+        return Plan(keyed.permutations(order, pairs), own, shared, epoch)
 
 
 @contextmanager
@@ -67,6 +66,11 @@ class Engine(ABC):
         self.trainer = trainer
         self.stride = 1
         """How many steps to make between two looks at the clock."""
+
+    def plan(self, epoch: int) -> Plan:
+        """What is random in an epoch."""
+        trainer = self.trainer
+        return Plan.of(trainer.seeds, epoch, len(trainer.users), trainer.steps, trainer.device)
 
     @abstractmethod
     def run(self, plan: Plan, first: int, last: int) -> Tensor:

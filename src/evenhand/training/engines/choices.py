@@ -173,7 +173,7 @@ def choose_optimal(
     replicas, n = order.shape[0], tables.beside.shape[2]
     for task in prange(replicas * n if tables.draws == 0 else replicas):
         if tables.draws == 0:
-            _put_beside(tables.beside, items, task // n, task % n, task % n)
+            put_beside(tables.beside, items, task // n, task % n, task % n)
         else:
             _share_sample(tables.beside, tables.drawn, items, task, shared[task, step])
     blocks = (size + BLOCK - 1) // BLOCK
@@ -203,7 +203,7 @@ def _share_sample(beside: Any, drawn: Any, items: Any, r: Any, key: Any) -> None
     """The uniform draws that the ranks of a batch rest on."""
     for j in range(drawn.shape[1]):
         drawn[r, j] = scaled(uniform(key, j), items.shape[1])
-        _put_beside(beside, items, r, drawn[r, j], j)
+        put_beside(beside, items, r, drawn[r, j], j)
 
 
 @compiled(error_model="numpy", fastmath=FAST)
@@ -220,13 +220,27 @@ def _choose_block(
         user = of[order[r, begin + b]]
         for k in range(users.shape[2]):
             vectors[at, lane, k] = users[r, user, k]
-        _look_at(indptr, own_items, mass[user], m, p, user, key, b * width, seen, base, at, lane)
+        look_at(indptr, own_items, mass[user], m, p, user, key, b * width, seen, base, at, lane)
         if draws:
             for j in range(m):
                 fetch(prior, r, seen[at, lane, j], 0)
             for j in range(width):
                 for k in range(0, users.shape[2], LINE):
                     fetch(items, r, seen[at, lane, j], k)
+    decide_block(
+        r, first, at, size, begin, order, of, users, items, negatives, indptr, mass, m, p, draws, alpha, gamma, prior,
+        beside, drawn, everything, vectors, seen, grown, won,
+    )  # fmt: skip
+
+
+@compiled(error_model="numpy", fastmath=FAST, forceinline=True)
+def decide_block(
+    r: Any, first: Any, at: Any, size: Any, begin: Any, order: Any, of: Any, users: Any, items: Any,
+    negatives: Any, indptr: Any, mass: Any, m: Any, p: Any, draws: Any, alpha: Any, gamma: Any, prior: Any,
+    beside: Any, drawn: Any, everything: Any, vectors: Any, seen: Any, grown: Any, won: Any,
+) -> None:  # fmt: skip
+    """The negatives of a block, of what its positives look at in `seen`."""
+    width = m + 2 * p
     _score_block(vectors, beside, everything, r, at)
     for lane in range(min(BLOCK, size - first)):
         user = of[order[r, begin + first + lane]]
@@ -246,13 +260,13 @@ def _choose_block(
 
 
 @compiled(error_model="numpy")
-def _put_beside(beside: Any, items: Any, r: Any, item: Any, j: Any) -> None:
+def put_beside(beside: Any, items: Any, r: Any, item: Any, j: Any) -> None:
     for k in range(items.shape[2]):
         beside[r, k, j] = items[r, item, k]
 
 
 @compiled(error_model="numpy", forceinline=True)
-def _look_at(
+def look_at(
     indptr: Any, items: Any, mass: Any, m: Any, p: Any, user: Any, key: Any, first: Any, seen: Any,
     base: Any, at: Any, lane: Any,
 ) -> None:  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from evenhand.samplers.auc import AUCBound
+from evenhand.samplers.base import BoundSampler
 from evenhand.samplers.dynamic import DynamicBound
 from evenhand.samplers.group import GroupBound
 from evenhand.samplers.uniform import StaticBound
@@ -73,7 +74,7 @@ class NumbaEngine(Engine):
             held=np.zeros(train.n_users + 1, dtype=np.int64) if held is None else held.indptr,
             held_items=train.items[:0] if held is None else held.items,
         )
-        self._choose, self._tables = _choice(trainer)
+        self._choose, self._tables = choice_of(trainer)
         self._sides = [one_side(trainer, number, number * trainer.settings.batch) for number in (0, 1)]
         replicas, batch = len(trainer.seeds), min(trainer.settings.batch, len(trainer.users))
         self._bench = Bench(
@@ -98,7 +99,7 @@ class NumbaEngine(Engine):
         users, items = (table_of(adam, side, self._sides[side]) for side in (0, 1))
         order, done = plan.order.numpy(), int(adam.steps[0])
         own, shared = (keys.numpy().view(np.uint64) for keys in (plan.own, plan.shared))
-        self._read_alpha()
+        alphas_into(self._tables, trainer.samplers)
         moves = Moves(lr, decay, l2, *CORRECTIONS)
         for step in range(first, last):
             begin = step * trainer.settings.batch
@@ -119,17 +120,20 @@ class NumbaEngine(Engine):
             done += 1
             learn(size, begin, threads, order, self._pairs, users, items, moves, self._bench, tally, done)
         adam.count(last - first)
-        self._write_alpha()
+        alphas_from(self._tables, trainer.samplers)
         return torch.from_numpy(tally)
 
-    def _read_alpha(self) -> None:
-        if isinstance(self._tables, Optimal):
-            self._tables.alpha[:] = [float(one.diagnostics()["alpha"]) for one in self.trainer.samplers]
 
-    def _write_alpha(self) -> None:
-        if isinstance(self._tables, Optimal):
-            for sampler, alpha in zip(self.trainer.samplers, self._tables.alpha.tolist(), strict=True):
-                sampler.load_state({"alpha": torch.tensor([alpha])} if sampler.state() else {})
+def alphas_into(tables: Any, samplers: Sequence[BoundSampler]) -> None:
+    """Let compiled steps go on with the α that the samplers follow; `alphas_from` hands it back."""
+    if isinstance(tables, Optimal):
+        tables.alpha[:] = [float(one.diagnostics()["alpha"]) for one in samplers]
+
+
+def alphas_from(tables: Any, samplers: Sequence[BoundSampler]) -> None:
+    if isinstance(tables, Optimal):
+        for sampler, alpha in zip(samplers, tables.alpha.tolist(), strict=True):
+            sampler.load_state({"alpha": torch.tensor([alpha])} if sampler.state() else {})
 
 
 @contextmanager
@@ -170,7 +174,7 @@ def table_of(adam: Adam, number: int, side: tuple[np.ndarray, ...]) -> Table:
     )
 
 
-def _choice(trainer: Trainer) -> tuple[Any, Weighted | Grouped | Pool | Optimal]:
+def choice_of(trainer: Trainer) -> tuple[Any, Weighted | Grouped | Pool | Optimal]:
     """How the trainer's samplers choose, compiled, and what they look up."""
     sampler, train = trainer.samplers[0], trainer.train
     if isinstance(sampler, AUCBound):

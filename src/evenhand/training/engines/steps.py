@@ -104,11 +104,11 @@ def learn(
             bench.slopes, bench.used, users.rows, users.slot, users.gradient, items.rows, items.slot,
             items.gradient,
         )  # fmt: skip
-    _move(size, users, items, moves, bench.used, step)
+    move_tables(size, users, items, moves, bench.used, step)
 
 
 @compiled(error_model="numpy", parallel=True)
-def _move(size: Any, users: Any, items: Any, moves: Any, used: Any, step: Any) -> None:
+def move_tables(size: Any, users: Any, items: Any, moves: Any, used: Any, step: Any) -> None:
     """Adam on both tables."""
     replicas, lazy = used.shape[1], users.clock.size > 0
     of_users = used[0].max() if lazy else users.rows.shape[1]
@@ -162,9 +162,9 @@ def _sum_up(
         loss += losses[r, b]
         hots += hot[negative]
         false += holds(held, held_items, user, negative)
-        of_users = _give_slot(user_slot, user_touched, user_times, r, user, of_users, one)
-        of_items = _give_slot(item_slot, item_touched, item_times, r, positives[pair], of_items, one)
-        of_items = _give_slot(item_slot, item_touched, item_times, r, negative, of_items, one)
+        of_users = give_slot(user_slot, user_touched, user_times, r, user, of_users, one)
+        of_items = give_slot(item_slot, item_touched, item_times, r, positives[pair], of_items, one)
+        of_items = give_slot(item_slot, item_touched, item_times, r, negative, of_items, one)
     tally[0, r] += loss / size
     tally[1, r] += hots / size
     tally[2, r] += false / size
@@ -172,7 +172,7 @@ def _sum_up(
 
 
 @compiled(error_model="numpy")
-def _give_slot(slot: Any, touched: Any, times: Any, r: Any, row: Any, used: Any, weight: Any) -> Any:
+def give_slot(slot: Any, touched: Any, times: Any, r: Any, row: Any, used: Any, weight: Any) -> Any:
     if slot[r, row] >= 0:
         times[r, slot[r, row]] += weight
         return used
@@ -263,7 +263,7 @@ def move_rows(
         _add_rows(part, parts, used[0, 0], of, user, users.slot, users.gradient, True)
         _add_rows(part, parts, used[1, 0], positives, positive, items.slot, items.gradient, True)
         _add_rows(part, parts, used[1, 0], negatives, negative, items.slot, items.gradient, False)
-    _move(len(of), users, items, moves, used, step)
+    move_tables(len(of), users, items, moves, used, step)
 
 
 @compiled(error_model="numpy")
@@ -275,10 +275,10 @@ def _place_rows(
     one, share = np.float32(1), np.float32(len(of) / len(negatives))
     of_users, of_items = 0, 0
     for b in range(len(of)):
-        of_users = _give_slot(user_slot, user_touched, user_times, 0, of[b], of_users, one)
-        of_items = _give_slot(item_slot, item_touched, item_times, 0, positives[b], of_items, one)
+        of_users = give_slot(user_slot, user_touched, user_times, 0, of[b], of_users, one)
+        of_items = give_slot(item_slot, item_touched, item_times, 0, positives[b], of_items, one)
     for j in range(len(negatives)):
-        of_items = _give_slot(item_slot, item_touched, item_times, 0, negatives[j], of_items, share)
+        of_items = give_slot(item_slot, item_touched, item_times, 0, negatives[j], of_items, share)
     used[0, 0], used[1, 0] = of_users, of_items
 
 

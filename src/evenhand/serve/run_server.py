@@ -1,0 +1,76 @@
+"""Start the server and end it on SIGTERM or Ctrl-C, with the requests under way answered."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from evenhand.utils.errors import InputError
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from evenhand.serve.hot_reload import HotModel
+
+_PATIENCE = 30
+"""Seconds that requests under way have when the server is asked to stop."""
+_MOST_WAITING = 1_000
+"""Connections at once; further ones are answered 503."""
+
+
+def serve(
+    folder: str | Path, host: str = "127.0.0.1", port: int = 8000, *, ready: Callable[[str, dict[str, object]], None]
+) -> None:
+    """Answer requests until the process is asked to stop; `ready` gets the address and what is served."""
+    try:
+        import uvicorn  # noqa: F401
+
+        import evenhand.serve.web  # noqa: F401
+    except ImportError as problem:
+        raise InputError(f"serving needs {problem.name}; install it with pip install 'evenhand[serve]'.") from None
+    from evenhand.serve.hot_reload import HotModel
+
+    torch.set_num_threads(1)  # requests share the cores, and none of them is large enough to share out
+    hot = HotModel(folder)
+    with _listen(host, port) as listening:
+        port = listening.getsockname()[1]
+        ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}", hot.current.description)
+        server_of(hot).run(sockets=[listening])
+
+
+def server_of(hot: HotModel) -> uvicorn.Server:
+    """Not yet running."""
+    import uvicorn
+
+    from evenhand.serve.web import MOST_BYTES, application
+
+    return uvicorn.Server(
+        uvicorn.Config(
+            application(hot),
+            log_level=logging.WARNING,
+            access_log=False,
+            limit_concurrency=_MOST_WAITING,
+            timeout_graceful_shutdown=_PATIENCE,
+            h11_max_incomplete_event_size=MOST_BYTES,
+            server_header=False,
+        )
+    )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Before anything is promised: an address that is taken is one sentence."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((host, port))
+    except (OSError, OverflowError) as problem:
+        found.close()
+        raise InputError(f"cannot listen on {host}:{port}: {getattr(problem, 'strerror', None) or problem}.") from None
+    found.listen(2048)
+    return found

@@ -1,0 +1,118 @@
+"""What a trained method leaves open is settled on validation: L2 for inner products, the temperature for cosines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import evenhand as eh
+from evenhand.data.splits import Split
+from evenhand.encoders import MF
+from evenhand.methods import parse
+from evenhand.objectives import Softmax
+from evenhand.samplers import DynamicSampler, UniformSampler
+from evenhand.training.method import Conditions, refitted_fit
+from evenhand.training.settings import Settings
+from evenhand.training.trained import Trained
+
+SETTINGS = Settings(epochs=4, batch=512, lr=0.02)
+
+
+@pytest.fixture(scope="module")
+def split() -> Split:
+    return eh.simulate(n_users=150, n_items=120, n_interactions=2400, seed=3).split
+
+
+def method(**parts: object) -> Trained:
+    return Trained(UniformSampler(), encoder=MF(dim=8), settings=SETTINGS, registered="rns", **parts)  # type: ignore[arg-type]
+
+
+def test_the_l2_that_did_best_on_validation_is_taken(split: Split) -> None:
+    conditions = Conditions.of(split, 2, device="cpu")
+    fit = method().fit_under(conditions)
+    alone = {
+        l2: method().having({"l2": l2}).fit_under(replace(conditions, seeds=(0,))).validation for l2 in MF.l2_tried
+    }
+    best = max(alone, key=lambda l2: alone[l2])  # type: ignore[arg-type, return-value]
+    # To the bit what asking for it would have given, for every seed.
+    asked = method().having({"l2": best}).fit_under(conditions)
+    assert fit.validation == asked.validation
+    assert np.array_equal(fit.model.vectors[1], asked.model.vectors[1])  # type: ignore[attr-defined]
+    assert fit.model.info["settings"]["l2"] == best
+    (note,) = [note for note in fit.notes if "was chosen by NDCG@10 on validation" in note]
+    assert note.startswith(f"rns: l2 {best:g} ")
+    assert all(f"{l2:g} ({alone[l2][0]:.4f})" in note for l2 in MF.l2_tried)  # type: ignore[index]
+
+
+def test_with_one_seed_what_was_tried_is_the_fit(split: Split) -> None:
+    conditions = Conditions.of(split, 1, device="cpu")
+    fit = method().fit_under(conditions)
+    best = fit.model.info["settings"]["l2"]
+    asked = method().having({"l2": best}).fit_under(conditions)
+    assert fit.validation == asked.validation
+    assert fit.at(10)["ndcg"].values == asked.at(10)["ndcg"].values
+
+
+def test_so_is_a_temperature(split: Split) -> None:
+    conditions = Conditions.of(split, 1, device="cpu")
+    values = {}
+    for tau in (0.1, 0.2):
+        (values[tau],) = method(objective=Softmax(temperature=tau, shared=32)).fit_under(conditions).validation or ()
+    fit = method(objective=Softmax(shared=32)).fit_under(conditions)
+    assert fit.validation == (max(values.values()),)
+    assert fit.model.info["objective"]["temperature"] == max(values, key=lambda tau: values[tau])
+
+
+@pytest.mark.parametrize("given", [{"l2": 0.0}, {"l2": 0.5}, {"weight_decay": 1e-5}])
+def test_what_is_given_is_not_settled(split: Split, given: dict[str, float]) -> None:
+    one = method().having(given)
+    assert one.forms(Conditions.of(split, 1, device="cpu")) == [one]
+
+
+def test_nothing_is_settled_without_a_validation_part_or_in_the_papers_protocol(split: Split) -> None:
+    without = replace(split, validation=None)
+    assert len(method().forms(Conditions.of(without, 1, device="cpu"))) == 1
+    assert len(method().forms(Conditions.of(split, 1, "paper", device="cpu"))) == 1
+    fit = method(objective=Softmax(shared=32)).fit_under(Conditions.of(without, 1, device="cpu"))
+    assert fit.model.info["objective"]["temperature"] == 0.15
+    assert Softmax(similarity="inner").closed().temperature == 1.0
+
+
+def test_a_refit_takes_what_was_settled(split: Split) -> None:
+    conditions = Conditions.of(split, 1, device="cpu")
+    fit = method().fit_under(conditions)
+    assert isinstance(fit.again, Trained)
+    for model in (method().refit(fit, split, device="cpu"), refitted_fit(method(), fit, conditions).model):
+        assert model.info["settings"]["l2"] == fit.again.settings.l2
+
+
+def test_an_interrupted_run_goes_on_where_it_was(split: Split, tmp_path: Path) -> None:
+    conditions = Conditions.of(split, 2, device="cpu")
+    whole = method().fit_under(conditions)
+    seen = []
+
+    def stop(done: int, total: int, news: object) -> None:
+        seen.append(done)
+        if len(seen) == 6:  # in the second run, after what was tried
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        method().fit_under(conditions, on_epoch=stop, checkpoints=tmp_path)
+    assert method().fit_under(conditions, checkpoints=tmp_path, resume=True).validation == whole.validation
+
+
+def test_a_blend_fits_its_part_again_with_what_was_settled(split: Split) -> None:
+    part = Trained(DynamicSampler(), encoder=MF(dim=8), settings=SETTINGS, registered="dns")
+    blend = eh.Blend((eh.EASE(), part))
+    _, final = blend.settle(split.train, split.validation, 0, Conditions.of(split, 1, device="cpu").device)
+    for one in final.parts:
+        assert not isinstance(one, Trained) or one.settings.l2 in MF.l2_tried
+
+
+def test_a_search_begins_with_the_usual_values() -> None:
+    one = parse("rns").closed()
+    assert one.parameters()["l2"] == MF.l2
+    assert parse("softmax").closed().parameters()["temperature"] == 0.15
