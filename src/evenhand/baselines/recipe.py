@@ -60,8 +60,6 @@ _EASE_ITEMS = 12_000
 """Items between which EASE learns weights on a CPU, where its time grows with their cube."""
 _LEAST_TRAINING = 5.0
 """Seconds below which training is not begun."""
-_EVEN = 0.5
-"""How popular held-out items are, relative to those of the other pairs, where they were drawn evenly: about 1 at random."""
 _CHEAP = 0.03
 """Share of the budget below which every closed form of a family is tried before anything is trained."""
 _CORES = {"cpu": 2, "cuda": 40}
@@ -278,11 +276,14 @@ class Search:
 
 def aim_of(pairs: Interactions, held: Interactions) -> Aim:
     """What a held-out part asks, by how it was drawn: pairs that came later, or items without regard to popularity."""
-    if pairs.timestamps is not None and held.timestamps is not None and not has_order(pairs):
-        if np.mean(held.timestamps > np.nanquantile(pairs.timestamps, 0.95)) > 0.9:
-            return "next"
-    usual, drawn = (float(pairs.popularity[part.items].mean()) for part in (pairs, held))
-    return "items" if drawn < _EVEN * usual else "log"
+    times, later = pairs.timestamps, held.timestamps
+    if times is None or later is None or has_order(pairs):
+        pass
+    elif np.mean(later > np.nanquantile(times, 0.95)) > 0.9:
+        return "next"
+    at_random, drawn = (float(pairs.popularity[part.items].mean()) for part in (pairs, held))
+    evenly = float(pairs.popularity[pairs.popularity > 0].mean())
+    return "items" if drawn < (at_random + evenly) / 2 else "log"
 
 
 def candidates(pairs: Interactions, aim: Aim, device: torch.device) -> dict[str, list[Method]]:
