@@ -180,9 +180,9 @@ class Training:
     layers: Annotated[int | None, _option("Hops of LightGCN (default 2).", "Training")] = None
     batch: Annotated[int | None, _option("Positives a step (default 1024).", "Training")] = None
     lr: Annotated[float | None, _option("Learning rate of Adam (default 0.002).", "Training")] = None
-    l2: Annotated[
-        float | None, _option("L2 on the rows of a batch (default: settled on validation).", "Training")
-    ] = None
+    l2: Annotated[float | None, _option("L2 on the rows of a batch (default: settled on validation).", "Training")] = (
+        None
+    )
     weight_decay: Annotated[
         float | None, _option("L2 on every row at every step instead, as in the paper.", "Training")
     ] = None
