@@ -28,7 +28,7 @@ def on_ranks(
     size: int,
     function: Callable[..., Any],
     *given: Any,
-    seconds: float = 120,
+    seconds: float = 300,
     wait_for: float = 60,
     lost: tuple[int, ...] = (),
 ) -> list[Any]:

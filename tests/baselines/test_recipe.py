@@ -1,5 +1,6 @@
 """The recipe: any budget ends in time with a usable model, nothing finished is lost, test is never looked at."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -195,3 +196,14 @@ def test_train_without_a_method_is_the_recipe(tmp_path: Path) -> None:
         assert refused.code == 2
         assert reported in refused.err
         assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(("how", "aim"), [("random", "log"), ("popularity-shift", "items"), ("time", "next")])
+def test_its_aim_is_that_of_the_validation_part(how: str, aim: str) -> None:
+    log = eh.simulate(n_users=300, n_items=200, n_interactions=6000, seed=2).log
+    log = replace(log, timestamps=np.random.default_rng(0).random(len(log)) * 1e6 + 10)
+    split = log.split(how=how)
+    assert split.validation is not None
+    assert recipe.aim_of(split.train, split.validation) == aim
+    model, _ = Recipe(budget=0.1).settle(split.train, split.validation, 0, CPU)
+    assert model.info["aim"] == aim

@@ -265,7 +265,7 @@ def from_another_model(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "match"),
     [
-        (set_config(format=99), "has format 99, this version of evenhand reads 1; update evenhand or train"),
+        (set_config(format=99), "has format 99, this version of evenhand reads 1 and 2; update evenhand or train"),
         (set_config(format=0), "has format 0, .* use the version that wrote it or train"),
         (set_config(format="1"), "cannot be read as a model: its config.json is not that of a model"),
         (set_config(seeds=[]), "is damaged: 'seeds' in its config.json"),

@@ -18,23 +18,14 @@ from evenhand.training.checkpoints import Checkpoints
 from evenhand.training.engines import sharded
 from evenhand.training.engines.sharded import ShardedEngine
 from evenhand.utils import world as world_module
+from evenhand.utils.errors import InputError
 from evenhand.utils.world import World
 from ranks import on_ranks
 from run_cli import evenhand
 
 ASKED = (
-    "--method",
-    "auc-ns:ecdf=16",
-    "--epochs",
-    "3",
-    "--seeds",
-    "2",
-    "--dim",
-    "8",
-    "--batch",
-    "512",
-    "--updates",
-    "sparse",
+    *("--method", "auc-ns:ecdf=16", "--epochs", "3", "--seeds", "1"),
+    *("--dim", "8", "--batch", "512", "--updates", "sparse", "--l2", "0.01"),
 )
 
 
@@ -50,14 +41,41 @@ def trained(size: int, log: Path, out: Path, *more: str) -> list[tuple[int, str,
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("log") / "log.parquet"
-    write_table(simulate_log(300, 200, 4000, seed=3).to_table(), place)
+    """A folder of files, of which each process reads some."""
+    place = tmp_path_factory.mktemp("log")
+    table = simulate_log(200, 150, 2000, seed=3).to_table()
+    for number, first in enumerate(range(0, len(table), 800)):
+        write_table(table.slice(first, 800), place / f"part-{number}.parquet")
     return place
 
 
 def vectors(folder: Path) -> list[np.ndarray]:
     model: Any = eh.load(folder)
     return [side.numpy() for side in model.vectors]
+
+
+def test_a_folder_in_parts_is_read_by_one_process_as_any_other(log: Path, tmp_path: Path) -> None:
+    folders = {size: tmp_path / str(size) for size in (1, 3)}
+    for size, folder in folders.items():
+        assert trained(size, log, folder, "--no-refit")[0][0] == 0
+    one, three = (eh.load(folder) for folder in folders.values())
+    assert one.recommend(k=5).equals(three.recommend(k=5))
+    for side in ("user_ids", "item_ids"):
+        assert getattr(one.known, side).equals(getattr(three.known, side))
+    assert np.array_equal(one.known.keys, three.known.keys)
+    config = json.loads((folders[3] / "config.json").read_text())
+    assert config["format"] == 2
+    n = one.known.n_users
+    assert [part["users"] for part in config["parts"]] == [[r * n // 3, (r + 1) * n // 3] for r in range(3)]
+    three.save(tmp_path / "again")
+    assert json.loads((tmp_path / "again" / "config.json").read_text())["format"] == 1
+    part = folders[3] / "part-00001.safetensors"
+    part.write_bytes(part.read_bytes()[:-4] + bytes(4))
+    with pytest.raises(InputError, match=r"part-00001.safetensors is not the file that was saved"):
+        eh.load(folders[3])
+    part.unlink()
+    with pytest.raises(InputError, match=r"part-00001.safetensors is missing"):
+        eh.load(folders[3])
 
 
 def test_the_model_and_its_numbers_do_not_depend_on_how_many_trained_it(log: Path, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from evenhand.baselines.itemknn import ItemKNN
 from evenhand.baselines.popular import Popular
 from evenhand.baselines.workshop import Workshop
 from evenhand.data.interactions import Interactions
-from evenhand.data.splits import held_out_share
+from evenhand.data.splits import has_order, held_out_share
 from evenhand.encoders import MF, Encoder, LightGCN
 from evenhand.models.base import Model
 from evenhand.models.blend_model import BlendModel, Part
@@ -73,8 +73,11 @@ class Recipe(Baseline):
 
     budget: float | None = None
     """Seconds, the fit to everything included; None is ten minutes on a CPU and three on a GPU."""
-    aim: Aim = "log"
-    """What lists are for: log (predict the log), items (each item finds its users), next (what comes next)."""
+    aim: Aim | None = None
+    """What lists are for: log (predict the log), items (each item finds its users), next (what comes next).
+
+    None is the aim by which the validation part was drawn, and log where there is none.
+    """
     goal: Goal = "accuracy"
     """accuracy, or exposure: the most popular tenth of the items gets at most 1.2 times its share of demand."""
 
@@ -84,7 +87,7 @@ class Recipe(Baseline):
         if self.budget is not None:
             check_number("budget", self.budget, zero=False)
         for what, value, known in (("aim", self.aim, get_args(Aim)), ("goal", self.goal, get_args(Goal))):
-            if value not in known:
+            if value not in known and value is not None:
                 raise unknown(what, str(value), known)
 
     def fit_pairs(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> Model:
@@ -100,15 +103,18 @@ class Recipe(Baseline):
         folder: Path | None = None,
     ) -> tuple[BlendModel, Blend]:
         again = held is None or not len(held)
-        rest, held = held_out_share(train, HELD_OUT, AIMS[self.aim]) if held is None or again else (train, held)
-        search = Search(self, rest, held, seed, device, Workshop(folder, rest, held, seed), on_step)
+        rest, held = (
+            held_out_share(train, HELD_OUT, AIMS[self.aim or "log"]) if held is None or again else (train, held)
+        )
+        aim = self.aim or aim_of(rest, held)
+        search = Search(self, aim, rest, held, seed, device, Workshop(folder, rest, held, seed), on_step)
         search.run()
         chosen = search.blend()
         shares = tuple(share for _, share in chosen)
         final = Blend(tuple(lasting(one.method, one.epochs) for one, _ in chosen), shares)
         tried = [one.record({id(part): share for part, share in chosen}.get(id(one), 0.0)) for one in search.tried]
         settled = {part_name(one.method): share for one, share in chosen}
-        info = {**final.info(self.label, settled), "tried": tried, "aim": self.aim, "goal": self.goal}
+        info = {**final.info(self.label, settled), "tried": tried, "aim": aim, "goal": self.goal}
         if again:
             return final.settle(train, None, seed, device, on_step)[0].having(info=info), final
         models = tuple(search.workshop.model(one) for one, _ in chosen)
@@ -118,7 +124,7 @@ class Recipe(Baseline):
         seconds = self.budget or BUDGET[conditions.device.type]
         return (
             f"{self.label}: {seconds:g} s for closed forms, trained models and their blend, chosen on validation "
-            f"(drawn by the {AIMS[self.aim]} rule where none is given) and fitted again to everything"
+            f"(drawn by the {AIMS[self.aim or 'log']} rule where none is given) and fitted again to everything"
         )
 
 
@@ -150,6 +156,7 @@ class Search:
     """The time that is left, and what has been tried in it."""
 
     recipe: Recipe
+    aim: Aim
     pairs: Interactions
     held: Interactions
     seed: int
@@ -164,7 +171,7 @@ class Search:
         cold = np.zeros(self.pairs.n_items, dtype=bool)  # bias is not looked at here
         self.k = min(K, self.pairs.n_items)
         self.evaluator = Evaluator(self.held, self.pairs, cold, (self.k,), sample=MOST_USERS)
-        self.families = candidates(self.pairs, self.recipe.aim, self.device)
+        self.families = candidates(self.pairs, self.aim, self.device)
 
     def run(self) -> None:
         """Fit candidates until time is up.
@@ -261,6 +268,18 @@ class Search:
         limit = EXPOSURE_LIMIT if self.recipe.goal == "exposure" else None
         shares, _ = found_weights(lists, [one.method.name in SIGNED for one in taking], limit)
         return [(one, share) for one, share in zip(taking, shares, strict=True) if share]
+
+
+def aim_of(pairs: Interactions, held: Interactions) -> Aim:
+    """What a held-out part asks, by how it was drawn: pairs that came later, or items without regard to popularity."""
+    times, later = pairs.timestamps, held.timestamps
+    if times is None or later is None or has_order(pairs):
+        pass
+    elif np.mean(later > np.nanquantile(times, 0.95)) > 0.9:
+        return "next"
+    at_random, drawn = (float(pairs.popularity[part.items].mean()) for part in (pairs, held))
+    evenly = float(pairs.popularity[pairs.popularity > 0].mean())
+    return "items" if drawn < (at_random + evenly) / 2 else "log"
 
 
 def candidates(pairs: Interactions, aim: Aim, device: torch.device) -> dict[str, list[Method]]:

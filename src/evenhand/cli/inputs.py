@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from evenhand.cli.options import Reading, Sampling, Splitting, Training
 from evenhand.data.interactions import Interactions
 from evenhand.data.reading.files import find_files, given_parts, is_parquet, is_uri
-from evenhand.data.splits import Split, given_split
+from evenhand.data.splits import Split, given_split, split_spread
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.text import one_line
+from evenhand.utils.world import World
 
 if TYPE_CHECKING:
     from evenhand.data.spread_log import SpreadLog
@@ -28,6 +29,7 @@ class Source:
     """The split that a command works on, and where it comes from."""
 
     split: Split
+    """Over several processes a `SpreadSplit`, which has all that training asks of one."""
     files: tuple[Path, ...]
     """What was read; nothing for simulated data."""
     other_tests: dict[str, Interactions]
@@ -65,16 +67,21 @@ def load_source(data: str, data_dir: str | None, reading: Reading, splitting: Sp
     parts = {} if is_dataset(data) or how != "random" or splitting.test_part == "random" else given_parts(data)
     if parts:
         return Source(_read_parts(parts, reading, splitting, validation), files_of(data, data_dir), {})
-    log = read_file_or_name(data, data_dir, reading)
-    split = log.split(
-        test=TEST_SHARE,
-        validation=validation,
-        seed=seed,
-        how=how,
-        validation_how=splitting.validation,
-        test_from=splitting.test_from,
-    )
-    return Source(replace(split, notes=(*log.notes, *split.notes)), files_of(data, data_dir), {})
+    asked: dict[str, Any] = {
+        "test": TEST_SHARE,
+        "validation": validation,
+        "seed": seed,
+        "how": how,
+        "validation_how": splitting.validation,
+        "test_from": splitting.test_from,
+    }
+    if World.current().joined:
+        over = read_over_ranks(data, data_dir, reading)
+        notes, split = over.notes, cast(Split, split_spread(over, **asked))
+    else:
+        log = read_file_or_name(data, data_dir, reading)
+        notes, split = log.notes, log.split(**asked)
+    return Source(replace(split, notes=(*notes, *split.notes)), files_of(data, data_dir), {})
 
 
 def _read_parts(parts: dict[str, Path], reading: Reading, splitting: Splitting, validation: float) -> Split:
@@ -128,7 +135,6 @@ def read_over_ranks(name: str, data_dir: str | None, reading: Reading) -> Spread
     """The same for all processes that `torchrun` started: a folder of parquet files is read by all of them together."""
     from evenhand.data.reading.spread import read_spread
     from evenhand.data.spread_log import SpreadLog
-    from evenhand.utils.world import World
 
     world = World.current()
     if world.size > 1 and not is_dataset(name) and is_parquet(name):

@@ -125,7 +125,8 @@ def command(
     if explain:
         plan.explain(json)
     (one,) = plan.methods
-    with tracking(track, f"train {one.label}") as record, run_folder(plan.folder, force, resume) as checkpoints:
+    tracker = track if world.speaks else None
+    with tracking(tracker, f"train {one.label}") as record, run_folder(plan.folder, force, resume) as checkpoints:
         with task(one.label) as on_epoch:
             fitted = one.fit_under(plan.conditions, on_epoch=on_epoch, checkpoints=checkpoints, resume=resume)
         history = fitted.model.history
@@ -134,8 +135,7 @@ def command(
                 fitted = one.for_production(fitted, plan.conditions, on_epoch)
         final = fitted.model
         say_size(final)
-        if world.speaks:
-            final.having(info={**final.info, "data": plan.data}, titles=titles).save(out, force=True)
+        final.having(info={**final.info, "data": plan.data}, titles=titles).save(out, force=True)
         rows = rows_of(one, fitted.results)
 
         def tell(run: Run) -> None:

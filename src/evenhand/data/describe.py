@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 import hashlib
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -76,6 +77,25 @@ def describe(data: Interactions | SpreadLog | Split) -> DatasetSummary:
         parts=parts,
         notes=tuple(data.notes),
     )
+
+
+def spread_fingerprint(log: SpreadLog) -> str:
+    """For a log over ranks: SHA-256 over those of its blocks of users, the same for any number of ranks."""
+    block, mine = log.user_numbers // log.users.block, log.mine
+    ends = [*np.flatnonzero(np.diff(block, prepend=-1)).tolist(), len(block)]
+    found: dict[str, str] = {}
+    for first, last in pairwise(ends):
+        digest = hashlib.sha256()
+        _add_ids(digest, mine.user_ids.slice(first, last - first))
+        digest.update(_little_endian(mine.activity[first:last], "<i8"))
+        digest.update(_little_endian(mine.items[mine.indptr[first] : mine.indptr[last]], "<i4"))
+        found[str(block[first])] = digest.hexdigest()
+    of_all = {int(number): text for part in log.world.gathered(found) for number, text in part.items()}
+    digest = hashlib.sha256(b"evenhand interactions in blocks 1\n")
+    _add_ids(digest, log.item_ids)
+    for number in sorted(of_all):
+        digest.update(of_all[number].encode())
+    return digest.hexdigest()
 
 
 def fingerprint(interactions: Interactions) -> str:

@@ -224,6 +224,11 @@ class Interactions:
         """int64 [n_users]: how many items each user interacted with."""
         return np.diff(self.indptr)
 
+    @property
+    def active_users(self) -> int:
+        """How many users have a pair."""
+        return int((self.activity > 0).sum())
+
     @cached_property
     def by_item(self) -> tuple[np.ndarray, np.ndarray]:
         """The same pairs as CSR over items: (indptr [n_items + 1], users ascending within each item)."""

@@ -86,6 +86,39 @@ class SpreadSplit:
     how: str = "given"
     validation_how: str | None = None
 
+    @staticmethod
+    def of(split: Split | SpreadSplit, world: World) -> SpreadSplit:
+        """Each rank's part of a split that every rank has whole."""
+        if isinstance(split, SpreadSplit):
+            return split
+        train, test = SpreadLog.of(split.train, world), SpreadLog.of(split.test, world)
+        validation = None if split.validation is None else SpreadLog.of(split.validation, world)
+        return SpreadSplit(train, validation, test, split.description, split.notes, split.how, split.validation_how)
+
+    @cached_property
+    def consumed(self) -> SpreadLog:
+        return self.train if self.validation is None else self.train.union(self.validation)
+
+    @cached_property
+    def hot_masks(self) -> dict[Any, np.ndarray]:
+        return {}
+
+    @cached_property
+    def everything(self) -> SpreadLog:
+        return self.consumed if self.how == "given" else self.consumed.union(self.test)
+
+    def parts(self) -> dict[str, SpreadLog]:
+        named = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {name: part for name, part in named.items() if part is not None}
+
+    @property
+    def n_users(self) -> int:
+        return self.train.n_users
+
+    @property
+    def n_items(self) -> int:
+        return self.train.n_items
+
     @property
     def mine(self) -> Split:
         """The parts of this rank's users."""
@@ -193,7 +226,7 @@ def given_split(
     if validation > 0 and validation_part is not None:
         raise InputError("give either a validation file or a validation share, not both.")
     _check_shares(0.5, validation, seed)
-    validation_how, rule = rule_named(validation_how or ("time" if _has_order(train) else "random"))
+    validation_how, rule = rule_named(validation_how or ("time" if has_order(train) else "random"))
     given = {"train": train, "validation": validation_part, "test": test}
     parts, notes = share_vocabulary({name: part for name, part in given.items() if part is not None})
     parts, more_notes = _without_repeats(parts)
@@ -231,7 +264,7 @@ def held_out_share(pairs: Interactions, share: float, how: str = "random") -> tu
     return pairs.take(~held_out), pairs.take(held_out)
 
 
-def _has_order(data: Interactions) -> bool:
+def has_order(data: Interactions) -> bool:
     """Whether its times are places in a user's line, as shares of it, and no moments."""
     times = data.timestamps
     return times is not None and len(times) > 0 and bool((times > 0).all() and (times <= 1).all())

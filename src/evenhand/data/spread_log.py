@@ -113,6 +113,19 @@ class SpreadLog:
         """The pairs of this rank where `mask` is true, and those that the other ranks take."""
         return SpreadLog(self.world, self.users, self.mine.take(mask))
 
+    def union(self, other: SpreadLog) -> SpreadLog:
+        """All pairs of both, over one vocabulary."""
+        return SpreadLog(self.world, self.users, self.mine.union(other.mine))
+
+    @property
+    def item_ids(self) -> pa.Array:
+        return self.mine.item_ids
+
+    @cached_property
+    def active_users(self) -> int:
+        """How many users of all ranks have a pair."""
+        return int(total(self.world, np.array([(self.mine.activity > 0).sum()]))[0])
+
     def gathered(self) -> Interactions:
         """All of it, on every rank: for logs of moderate size."""
         if self.world.size == 1:

@@ -65,7 +65,7 @@ def _protocol(conditions: Conditions, settings: Settings) -> str:
     if split.validation is None or not len(split.validation):
         return f"honest, {settings.epochs} epochs, without a validation part the last one counts"
     patience = "" if settings.patience is None else f" or {settings.patience} without a better one"
-    there = int((split.validation.activity > 0).sum())
+    there = split.validation.active_users
     measured = min(there, settings.eval_users or EVALUATED_UP_TO)
     return (
         f"honest, at most {settings.epochs} epochs{patience}, by NDCG@{min(STOPPING_K, split.n_items)} of "

@@ -17,6 +17,7 @@ import pyarrow as pa
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
+from evenhand.data.spread_log import SpreadLog
 from evenhand.models.filters import Asked, with_notes
 from evenhand.models.id_lookup import known_positions, list_table, positions
 from evenhand.models.topk import Score, top_by
@@ -203,6 +204,11 @@ class Model(ABC):
 
     def save(self, folder: str | Path, *, force: bool = False) -> None:
         """Write the model folder, whole or not at all; one that exists is only replaced with `force`."""
+        if isinstance(self.known, SpreadLog):  # several processes hold it, and each writes its part
+            from evenhand.models.spread_folder import write_parts
+
+            write_parts(self, Path(folder), force)
+            return
         from evenhand.models.folder import write_model
 
         write_model(self, folder, force=force)

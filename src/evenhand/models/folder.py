@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
@@ -30,6 +31,9 @@ from evenhand.utils.errors import InputError
 
 FORMAT = 1
 """Version of the folder's layout; a folder of another version is refused."""
+PARTS = 2
+"""The layout of a folder that several processes wrote, each a part of the users and items."""
+_MOST_PARTS = 100_000
 CONTENT = ("model.safetensors", "users.arrow", "items.arrow", "known.arrow", "history.json")
 """What config.json holds checksums of."""
 FILES = (*CONTENT, "README.md", "config.json")
@@ -47,16 +51,24 @@ def write_model(model: Model, folder: str | Path, *, force: bool = False) -> Non
         write_arrow(place / "known.arrow", _pairs(model))
         write_json(place / "history.json", [dict(record) for record in model.history])
         (place / "README.md").write_text(model_card(model, Path(folder).name), encoding="utf-8")
-        config = {
-            "format": FORMAT,
-            "kind": model.kind,
-            "seeds": list(model.seeds),
-            "best": model.best,
-            "info": model.info,
-            "metrics": model.metrics,
-            "checksums": {name: sha256(place / name) for name in CONTENT},
-        }
-        write_json(place / "config.json", config)
+        checksums = {name: sha256(place / name) for name in CONTENT}
+        write_json(place / "config.json", {"format": FORMAT, **facts_of(model), "checksums": checksums})
+
+
+def facts_of(model: Model) -> dict[str, Any]:
+    """What config.json says of a model beside its files."""
+    return {
+        "kind": model.kind,
+        "seeds": list(model.seeds),
+        "best": model.best,
+        "info": model.info,
+        "metrics": model.metrics,
+    }
+
+
+def part_names(number: int) -> tuple[str, str, str]:
+    """The files of one part: rows, users, known pairs."""
+    return f"part-{number:05d}.safetensors", f"users-{number:05d}.arrow", f"known-{number:05d}.arrow"
 
 
 def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -105,7 +117,7 @@ def read_model(folder: str | Path, *, verify: bool = True) -> Model:
     config = _read_config(folder)
     try:
         if verify:
-            _verify(folder, config.checksums)
+            _verify(folder, config)
         model = _assembled(folder, config)
         if wrong := model.damage():
             raise InputError(f"{folder} is damaged: {wrong}.")
@@ -118,8 +130,8 @@ def read_model(folder: str | Path, *, verify: bool = True) -> Model:
 
 
 def _assembled(folder: Path, config: _Config) -> Model:
-    tensors = read_tensors(folder / "model.safetensors")
-    known, pairs = _read_known(folder)
+    tensors, users, pairs = _read_parts(folder, config)
+    known = _known(folder, users, pairs)
     history = json.loads((folder / "history.json").read_text(encoding="utf-8"))
     if not isinstance(history, list) or not all(isinstance(record, dict) for record in history):
         raise InputError(f"{folder} is damaged: history.json is not a list of records.")
@@ -165,6 +177,15 @@ class _Config:
     info: Mapping[str, Any]
     metrics: Mapping[str, Any]
     checksums: Mapping[str, str]
+    parts: int = 0
+    """How many parts it lies in; 0 for one file of each kind."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What there are checksums of."""
+        if not self.parts:
+            return CONTENT
+        return (*(name for part in range(self.parts) for name in part_names(part)), "items.arrow", "history.json")
 
 
 def _read_config(folder: Path) -> _Config:
@@ -181,10 +202,10 @@ def _read_config(folder: Path) -> _Config:
         raise InputError(f"{folder} cannot be read as a model: config.json: {reason(problem)}.") from None
     if not isinstance(raw, dict) or not isinstance(raw.get("format"), int) or "seeds" not in raw:
         raise InputError(f"{folder} cannot be read as a model: its config.json is not that of a model.")
-    if raw["format"] != FORMAT:
+    if raw["format"] not in (FORMAT, PARTS):
         way_out = "update evenhand" if raw["format"] > FORMAT else "use the version that wrote it"
         raise InputError(
-            f"{folder} has format {raw['format']}, this version of evenhand reads {FORMAT}; {way_out} or "
+            f"{folder} has format {raw['format']}, this version of evenhand reads {FORMAT} and {PARTS}; {way_out} or "
             "train the model anew."
         )
     shapes = {"seeds": list, "best": int, "info": dict, "metrics": dict, "checksums": dict}
@@ -198,10 +219,14 @@ def _read_config(folder: Path) -> _Config:
         wrong = ["metrics"]
     if wrong:
         raise InputError(f"{folder} is damaged: '{wrong[0]}' in its config.json is missing or wrong.")
+    parts = raw.get("parts") if raw["format"] == PARTS else []
+    if not isinstance(parts, list) or (raw["format"] == PARTS and not 1 <= len(parts) <= _MOST_PARTS):
+        raise InputError(f"{folder} is damaged: 'parts' in its config.json is missing or wrong.")
     kind = raw.get("kind", "vectors")
     if kind not in ("vectors", BlendModel.kind, *TABLES):
         raise InputError(f"{folder} holds a model of kind '{kind}', which this evenhand does not know; update it.")
-    return _Config(kind, tuple(seeds), *(raw[name] for name in list(shapes)[1:]))
+    rest = {name: raw[name] for name in shapes if name != "seeds"}
+    return _Config(kind=kind, seeds=tuple(seeds), parts=len(parts), **rest)
 
 
 def _is_results(row: Any) -> bool:
@@ -212,8 +237,9 @@ def _is_results(row: Any) -> bool:
     return all(number is None or isinstance(number, (int, float)) for number in numbers)
 
 
-def _verify(folder: Path, checksums: Mapping[str, str]) -> None:
-    for name in CONTENT:
+def _verify(folder: Path, config: _Config) -> None:
+    checksums = config.checksums
+    for name in config.files:
         if not (folder / name).is_file():
             raise InputError(f"{folder} is damaged: {name} is missing; copy the folder anew.")
         if sha256(folder / name) != checksums.get(name):
@@ -229,21 +255,28 @@ def _pairs(model: Model) -> dict[str, pa.Array]:
     return columns
 
 
-def _read_known(folder: Path) -> tuple[Interactions, pa.Table]:
-    users, items = (_ids(folder, read_arrow(folder / f"{name}.arrow")["id"]) for name in ("users", "items"))
-    pairs = read_arrow(folder / "known.arrow")
+def _read_parts(folder: Path, config: _Config) -> tuple[dict[str, Tensor], pa.ChunkedArray, pa.Table]:
+    """Tensors, user ids and known pairs, put together where they lie in parts."""
+    names = [part_names(n) for n in range(config.parts)] or [("model.safetensors", "users.arrow", "known.arrow")]
+    stores = [read_tensors(folder / rows) for rows, _, _ in names]
+    tensors = stores[0] if len(stores) == 1 else {n: torch.cat([s[n] for s in stores], dim=1) for n in stores[0]}
+    users, pairs = (pa.concat_tables(read_arrow(folder / one[place]) for one in names) for place in (1, 2))
+    return tensors, users["id"], pairs
+
+
+def _known(folder: Path, user_ids: pa.ChunkedArray, pairs: pa.Table) -> Interactions:
+    users, items = (_ids(folder, ids) for ids in (user_ids, read_arrow(folder / "items.arrow")["id"]))
     user, item = (pairs[name].to_numpy().astype(np.int64) for name in ("user", "item"))
     if len(user) and not (user.min() >= 0 <= item.min() and user.max() < len(users) and item.max() < len(items)):
         raise InputError(f"{folder} is damaged: known.arrow holds pairs of unknown users or items.")
     if (np.diff(user * len(items) + item) <= 0).any():
         raise InputError(f"{folder} is damaged: the pairs in known.arrow are not in order.")
-    known = Interactions(
+    return Interactions(
         user_ids=users,
         item_ids=items,
         indptr=np.concatenate([[0], np.cumsum(np.bincount(user, minlength=len(users)))]).astype(np.int64),
         items=item.astype(np.int32),
     )
-    return known, pairs
 
 
 def _titles(folder: Path, known: Interactions) -> pa.Array | None:

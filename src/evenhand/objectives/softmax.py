@@ -103,13 +103,20 @@ class SoftmaxLoss(Loss):
         self.pairs = torch.from_numpy(train.items).to(model.items.device)
         self.compiled: Callable[..., Tensor | None] = lambda loss, batch, x, own: None
         """A faster way from scores to margins and slopes, where an engine has one."""
+        self.add_up: Callable[[Tensor, Tensor], Tensor | None] = lambda slopes, user: slopes.mT @ user
+        """The gradient of the shared negatives [r, n, d] from slopes [r, B, n] and users [r, B, d]; an engine that adds
+        it up elsewhere gives None."""
 
     def forward(self, batch: Scored) -> Tensor:
+        return self.each(batch).mean(1)
+
+    def each(self, batch: Scored) -> Tensor:
+        """[r, B]: the loss of each positive."""
         user, positive, negative = (self.scaled(x) for x in (batch.user, batch.positive, batch.negative.squeeze(1)))
         own = (user * positive).sum(-1)
         margin = _SharedMargin.apply(user, negative, own, self, batch)
         loss = self.of_margin(margin, own, batch)
-        return torch.where(margin > _ALL_MASKED, loss, 0.0).mean(1)
+        return torch.where(margin > _ALL_MASKED, loss, 0.0)
 
     def scaled(self, x: Tensor) -> Tensor:
         return normalize(x, dim=-1) if self.of.similarity == "cosine" else x
@@ -175,14 +182,14 @@ class _SharedMargin(torch.autograd.Function):
         margin = loss.compiled(loss, batch, x, own)
         if margin is None:
             x, margin = _margin_and_slopes(loss, batch, x, own)
-        ctx.slopes, ctx.sides = x, (user, negative)
+        ctx.slopes, ctx.sides, ctx.add_up = x, (user, negative), loss.add_up
         return margin
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         slopes, (user, negative), g = ctx.slopes, ctx.sides, gradients[0].unsqueeze(-1)
         ctx.slopes = ctx.sides = None
-        return (slopes @ negative) * g, slopes.mT @ (user * g), -(slopes.sum(-1) * gradients[0]), None, None
+        return (slopes @ negative) * g, ctx.add_up(slopes, user * g), -(slopes.sum(-1) * gradients[0]), None, None
 
 
 def _margin_and_slopes(loss: SoftmaxLoss, batch: Scored, x: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.splits import Split
+from evenhand.data.splits import Split, SpreadSplit
 from evenhand.data.spread_log import SpreadLog
 from evenhand.encoders.base import Vectors
 from evenhand.metrics.catalogue import BEST_EPOCH, METRICS
@@ -19,7 +19,6 @@ from evenhand.training.evaluation import Evaluator, Result, Results
 from evenhand.training.settings import EVALUATED_UP_TO, ProtocolName, Settings
 from evenhand.training.spread_evaluation import SpreadEvaluator
 from evenhand.utils.errors import InputError
-from evenhand.utils.world import World
 
 STOPPING_K = 10
 """The honest protocol stops on NDCG at this k."""
@@ -194,11 +193,10 @@ def protocol_of(
     ks: tuple[int, ...],
     replicas: int,
     stop_on: tuple[str, int],
-    ranks: int = 0,
 ) -> tuple[EarlyStopping, Evaluator | SpreadEvaluator | None]:
-    """How a protocol chooses among epochs, and what evaluates each of them, over `ranks` processes where not 0."""
+    """How a protocol chooses among epochs, and what evaluates each of them."""
     if name == "paper":
-        if ranks:
+        if isinstance(split, SpreadSplit):
             raise InputError("the paper's protocol is for one process; leave --protocol out, or torchrun.")
         if settings.eval_users is not None:
             raise InputError("eval_users is for the honest protocol; the paper's evaluates all users each epoch.")
@@ -206,20 +204,20 @@ def protocol_of(
     if split.validation is None or not len(split.validation):
         return LastEpoch(replicas), None
     metric, k = stop_on[0], min(stop_on[1], split.n_items)
-    evaluator = evaluator_of(split.validation, split.train, hot, (k,), settings.eval_users or EVALUATED_UP_TO, ranks)
+    evaluator = evaluator_of(split.validation, split.train, hot, (k,), settings.eval_users or EVALUATED_UP_TO)
     return BestValidation(replicas, settings.patience, k, metric), evaluator
 
 
 def evaluator_of(
-    truth: Interactions,
-    exclude: Interactions,
+    truth: Interactions | SpreadLog,
+    exclude: Interactions | SpreadLog,
     hot: np.ndarray,
     ks: tuple[int, ...],
     sample: int | None = None,
-    ranks: int = 0,
 ) -> Evaluator | SpreadEvaluator:
     """What evaluates against a held-out part, by one process or by all."""
-    if not ranks:
-        return Evaluator(truth, exclude, hot, ks, sample)
-    world = World.current()
-    return SpreadEvaluator(SpreadLog.of(truth, world), SpreadLog.of(exclude, world), hot, ks, sample)
+    if isinstance(truth, SpreadLog) and isinstance(exclude, SpreadLog):
+        return SpreadEvaluator(truth, exclude, hot, ks, sample)
+    assert isinstance(truth, Interactions)
+    assert isinstance(exclude, Interactions)
+    return Evaluator(truth, exclude, hot, ks, sample)

@@ -75,7 +75,7 @@ class Work:
 
     def needs(self) -> dict[str, int]:
         """Bytes of the large arrays by what they are for."""
-        rows = self.seeds * (self.n_users + self.n_items)
+        rows = self._split(self.seeds * (self.n_users + self.n_items))
         tables = rows * self.encoder.dim * _FLOAT
         layers = self.encoder.layers if isinstance(self.encoder, LightGCN) else 0
         found = {
@@ -86,6 +86,7 @@ class Work:
             "pairs and their order": self._pairs(),
             "ranks": self._ranks(),
             "evaluation": self._evaluation(),
+            "rows on their way": self._exchanged(),
         }
         if self.objective.shares_negatives:
             # Scores and a mask, and on a GPU the keys it is looked up by; a CPU takes one replica at a time.
@@ -96,6 +97,26 @@ class Work:
             found["graph"] = 2 * (layers + 2) * tables + 2 * self.pairs * (_LONG + _FLOAT)
         return {what: size for what, size in found.items() if size}
 
+    def _split(self, size: int) -> int:
+        """The part of one process."""
+        return -(-size // (self.ranks or 1))
+
+    def _exchanged(self) -> int:
+        """Over several processes: where each item lies, popularity and its like, and rows on their way."""
+        if not self.ranks:
+            return 0
+        width = self.negatives if self.objective.shares_negatives else 1 + self.draws_each
+        rows = self._split(self.settings.batch) * (1 if self.objective.shares_negatives else width)
+        rows = min(self.n_items, rows + (width if self.objective.shares_negatives else 0))
+        return self.seeds * (self.n_items * (_FLOAT + 1 + _LONG) + 3 * rows * (self.encoder.dim * _FLOAT + _LONG))
+
+    @property
+    def draws_each(self) -> int:
+        """Items that each positive looks at beside itself."""
+        if isinstance(self.sampler, AUCSampler):
+            return self.sampler.candidates + 2 * self.sampler.probes
+        return getattr(self.sampler, "candidates", 1)
+
     @property
     def total(self) -> int:
         return sum(self.needs().values())
@@ -103,19 +124,22 @@ class Work:
     def _evaluation(self) -> int:
         """A chunk of scores, and keys by which known and held-out pairs are found."""
         scores = min(_EVALUATED_AT_ONCE, self.n_users * self.n_items)
-        return scores * _FLOAT + (2 * self.pairs + self.held_out) * (_LONG + 2 * _FLOAT)
+        return scores * _FLOAT + self._split(2 * self.pairs + self.held_out) * (_LONG + 2 * _FLOAT)
 
     def _gradients(self, rows: int, tables: int) -> int:
         moved = 3 * self.settings.batch * self.seeds * self.encoder.dim
+        if self.ranks:  # and their sums in whole numbers
+            return moved * (_FLOAT + _LONG) + rows * _FLOAT
         if self.engine in ("numba", "rows"):
             return moved * _FLOAT + rows * _FLOAT
         return tables * 2 if self.engine == "triton" else tables + 3 * moved * _FLOAT
 
     def _pairs(self) -> int:
         """Orders of the epoch, the sort that makes one, users and items of every pair, and the distributions."""
-        order = self.seeds * self.pairs * (_LONG + (_FLOAT if self.engine == "triton" else 0))
-        weights = self.pairs * _LONG * (isinstance(self.sampler, PopularitySampler) + (self.engine != "numba"))
-        return order + self.pairs * (3 * _LONG + 2 * _LONG + 2 * _FLOAT) + weights + 3 * self.n_users * _LONG
+        pairs = self._split(self.pairs)
+        order = self.seeds * pairs * (_LONG + (_FLOAT if self.engine == "triton" else _LONG if self.ranks else 0))
+        weights = pairs * _LONG * (isinstance(self.sampler, PopularitySampler) + (self.engine != "numba"))
+        return order + pairs * (3 * _LONG + 2 * _LONG + 2 * _FLOAT) + weights + 3 * self._split(self.n_users) * _LONG
 
     def _ranks(self) -> int:
         if self.draws is None:
@@ -128,6 +152,11 @@ class Work:
         if self.engine == "triton":
             return prior + beside
         return prior + (beside if self.draws else 4 * _RANKED_AT_ONCE[self.device] * _FLOAT)
+
+
+def over_ranks(settings: Settings) -> bool:
+    """Whether rows are split among processes, be it one: where a launcher started them, or the settings say so."""
+    return World.current().joined or settings.engine == "sharded"
 
 
 def work_of(
@@ -152,7 +181,7 @@ def work_of(
         settings=settings,
         objective=objective,
         device=device.type,
-        ranks=World.current().size if World.current().joined or settings.engine == "sharded" else 0,
+        ranks=World.current().size if over_ranks(settings) else 0,
     )
 
 

@@ -22,18 +22,18 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import HotRule
-from evenhand.data.splits import Split
+from evenhand.data.splits import Split, SpreadSplit
+from evenhand.data.spread_log import SpreadLog
 from evenhand.encoders import Encoder
 from evenhand.metrics.lists import list_lengths
 from evenhand.metrics.statistics import Summary, summarise
 from evenhand.models.base import Model
 from evenhand.models.topk import Score
-from evenhand.training.early_stopping import STOPPING_K
+from evenhand.training.early_stopping import STOPPING_K, evaluator_of
 from evenhand.training.evaluation import Evaluator, Results
 from evenhand.training.settings import ProtocolName, resolve_device
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.progress import OnEpoch
-from evenhand.utils.world import World
 
 MOST_SEEDS = 10_000
 _OWN = ("sampler", "objective", "baseline")
@@ -45,6 +45,7 @@ class Conditions:
     """What every method of a comparison shares: the split, the seeds, and how results are chosen and measured."""
 
     split: Split
+    """Over several processes a `SpreadSplit`, which has all that training asks of one."""
     seeds: tuple[int, ...]
     protocol: ProtocolName
     k: tuple[int, ...]
@@ -61,7 +62,7 @@ class Conditions:
         device: str | torch.device = "auto",
     ) -> Conditions:
         """Checked; under the paper's protocol, which has no validation part, that part joins train."""
-        if not isinstance(split, Split):
+        if not isinstance(split, Split | SpreadSplit):
             raise InputError(f"training needs a split, not {type(split).__name__}; make one with data.split().")
         if protocol not in ("honest", "paper"):
             raise unknown("protocol", protocol, ("honest", "paper"))
@@ -88,6 +89,15 @@ class Conditions:
         """Metrics on the test part, or another one, with what users already have left out; empty without one."""
         test = self.split.test if test is None else test
         return Evaluator(test, self.split.consumed, self.hot_items, self.k).results_by(scorers) if len(test) else {}
+
+    def measured_model(self, model: Model) -> Results:
+        """Metrics on the test part of the model's best replica; over several processes, of what each of them holds."""
+        known: Any = model.known
+        if not isinstance(known, SpreadLog):
+            return self.measured([model.scorer(model.best)])
+        split = SpreadSplit.of(self.split, known.world)
+        users, items = (side[model.best : model.best + 1] for side in model.vectors)  # type: ignore[attr-defined]
+        return evaluator_of(split.test, split.consumed, self.hot_items, self.k).results((users, items))
 
     def validated(self, scorers: Sequence[Score]) -> tuple[float, ...] | None:
         """NDCG@10 on validation of each; None where nothing was held out for that."""
@@ -293,8 +303,7 @@ class Method(ABC):
         model = self.refit(fit, conditions.split, device=str(conditions.device), on_epoch=on_epoch)
         if conditions.split.how != "given" or not len(conditions.split.test):
             return replace(fit, model=model.having(metrics=fit.model.metrics))
-        # Of several processes, the first holds the model.
-        results = conditions.measured([model.scorer(model.best)]) if World.current().speaks else {}
+        results = conditions.measured_model(model)
         return replace(fit, model=model.having(metrics=metrics_json(results)), results=results)
 
     @abstractmethod

@@ -8,16 +8,18 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 import evenhand
-from evenhand.data.describe import fingerprint
+from evenhand.data.describe import fingerprint, spread_fingerprint
+from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import HotRule
-from evenhand.data.splits import Split
+from evenhand.data.splits import Split, SpreadSplit
+from evenhand.data.spread_log import SpreadLog
 from evenhand.encoders import Encoder, Vectors, describe_encoder
 from evenhand.models.base import Model
 from evenhand.models.factors import FactorModel, on_cpu
@@ -25,7 +27,7 @@ from evenhand.objectives import BPR, Objective
 from evenhand.samplers.base import Sampler
 from evenhand.training.checkpoints import Checkpoints
 from evenhand.training.early_stopping import STOPPING_K, evaluator_of, protocol_of
-from evenhand.training.memory_estimate import check_fits, memory_errors_explained, work_of
+from evenhand.training.memory_estimate import check_fits, memory_errors_explained, over_ranks, work_of
 from evenhand.training.method import Fit, metrics_json, seed_numbers
 from evenhand.training.settings import ProtocolName, Settings, exact_repeats, resolve_device
 from evenhand.training.spread_checkpoints import SpreadCheckpoints
@@ -33,6 +35,7 @@ from evenhand.training.trainer import Trainer, too_high
 from evenhand.utils.description import described
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.progress import OnEpoch
+from evenhand.utils.world import World
 
 _BPR = BPR()
 _ABSURD = 100
@@ -68,7 +71,7 @@ def train(
     Settings in a list belong to one replica each and may differ in lr, weight_decay and l2. Where they or the
     samplers are given so, a seed may come more than once: the same draws under other parameters.
     """
-    if not isinstance(split, Split):
+    if not isinstance(split, Split | SpreadSplit):
         raise InputError(f"training needs a split, not {type(split).__name__}; make one with data.split().")
     if protocol not in ("honest", "paper"):
         raise unknown("protocol", protocol, ("honest", "paper"))
@@ -87,6 +90,8 @@ def train(
     rule = hot if isinstance(hot, HotRule) else HotRule.parse(hot or protocol)
     hot_mask = rule.mask(split)
 
+    if over_ranks(each[0]):
+        split = cast(Split, SpreadSplit.of(split, World.current()))
     held_out = split.test if protocol == "paper" else split.validation
     check_fits(work_of(split.train, held_out, encoder, samplers, each[0], objective, where), where)
     with memory_errors_explained():
@@ -97,9 +102,9 @@ def train(
         trainer.start_from(start)
     common = trainer.settings
     ranks = trainer.work.ranks
-    stopping, evaluator = protocol_of(protocol, split, common, hot_mask, ks, len(numbers), stop_on, ranks)
+    stopping, evaluator = protocol_of(protocol, split, common, hot_mask, ks, len(numbers), stop_on)
     identity = {
-        "data": {name: fingerprint(part) for name, part in split.parts().items()},
+        "data": {name: _fingerprint(part) for name, part in split.parts().items()},
         "encoder": describe_encoder(encoder),
         # A grouping has a number for every item, so the text of a sampler may be long.
         "method": [hashlib.sha256(repr(s).encode()).hexdigest() for s in samplers],
@@ -119,11 +124,8 @@ def train(
     chosen = Vectors(*on_cpu(stopping.vectors))
     results = stopping.results()
     if results is None:  # the one look at test
-        look = evaluator_of(split.test, split.consumed, hot_mask, ks, ranks=ranks)
+        look = evaluator_of(split.test, split.consumed, hot_mask, ks)
         results = look.results(chosen) if len(split.test) else {}
-    tables = None if stopping.tables is None else on_cpu(stopping.tables)
-    if ranks:
-        chosen, tables = Vectors(*trainer.put_together(chosen)), tables and trainer.put_together(tables)
     best = int(np.argmax(stopping.value))
     model = FactorModel(
         *chosen,
@@ -146,7 +148,7 @@ def train(
         },
         history=tuple(history),
         metrics=metrics_json(results),
-        tables=tables,
+        tables=None if stopping.tables is None else on_cpu(stopping.tables),
     )
     return Fit(
         model=model,
@@ -162,6 +164,10 @@ def train(
             *_runaway(objective, history, max(each, key=lambda one: one.lr)),
         ),
     )
+
+
+def _fingerprint(part: Interactions | SpreadLog) -> str:
+    return spread_fingerprint(part) if isinstance(part, SpreadLog) else fingerprint(part)
 
 
 def _runaway(objective: Objective, history: Sequence[Mapping[str, Any]], settings: Settings) -> tuple[str, ...]:
@@ -185,9 +191,11 @@ def refitted(
     on_epoch: OnEpoch | None = None,
 ) -> Model:
     """A model for production: trained on every part, for as many epochs as were best on average."""
-    everything = split.everything
-    nothing = everything.take(np.zeros(len(everything), dtype=bool))
-    whole = Split(everything, None, nothing, f"{split.description}; refitted on all parts", split.notes)
+    everything: Any = split.everything
+    said = f"{split.description}; refitted on all parts", split.notes
+    mine = everything.mine if isinstance(everything, SpreadLog) else everything
+    nothing = everything.take(np.zeros(len(mine), dtype=bool))
+    whole: Any = type(split)(everything, None, nothing, *said)
     settings = replace(settings or Settings(), epochs=max(1, round(float(np.mean(fitted.epochs)))))
     best = fitted.model.seeds[fitted.model.best]
     label = fitted.model.info["method"]

@@ -118,19 +118,6 @@ class TrainState:
             mine.copy_(torch.where(given.isnan(), mine, given))
         self._start_loss()
 
-    def put_together(self, sides: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        """User and item tables [R, n, d] of all processes, on rank 0; the others are left with empty ones."""
-        world, found = self.world, []
-        blocks = Blocks.of_users(self.work.n_users, world.size), Blocks.of_items(self.work.n_items, world.size)
-        for mine, placed in zip(sides, blocks, strict=True):
-            rows = mine.transpose(0, 1).contiguous()
-            parts = world.exchange([rows, *[rows[:0]] * (world.size - 1)])
-            whole = rows.new_empty((placed.n if world.speaks else 0, *rows.shape[1:]))
-            for rank, part in enumerate(parts if world.speaks else ()):
-                whole[torch.from_numpy(placed.mine(rank))] = part
-            found.append(whole.transpose(0, 1).contiguous())
-        return found[0], found[1]
-
     def _start_loss(self) -> None:
         """A loss for the tables as they are: it may take its own first values from them."""
         self.loss = self._new_loss()

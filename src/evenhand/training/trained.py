@@ -24,10 +24,12 @@ from evenhand.training.method import Conditions, Fit, Method, metrics_json
 from evenhand.training.run import refitted, train
 from evenhand.training.settings import Settings
 from evenhand.training.update import updated
+from evenhand.training.wire_estimate import FEWEST, wire_of
 from evenhand.utils.description import described, from_description
 from evenhand.utils.errors import InputError
 from evenhand.utils.memory import available_bytes, gigabytes
 from evenhand.utils.progress import OnEpoch
+from evenhand.utils.world import World
 
 _CONFIDENCE = 0.95
 _USABLE = 0.5
@@ -147,7 +149,8 @@ class Trained(Method):
             )
             return only
         first = replace(conditions, seeds=conditions.seeds[:1])
-        alike = len({one.shape() for one in forms}) == 1 and self.room_for(first) >= len(forms)
+        room = World.current().agree(self.room_for(first))  # other processes may have more memory left, or less
+        alike = len({one.shape() for one in forms}) == 1 and room >= len(forms)
         tried: list[Fit] = []
         for place, group in enumerate([forms] if alike else [[one] for one in forms]):
             folder = checkpoints / f"form-{place}" if checkpoints else None
@@ -224,7 +227,10 @@ class Trained(Method):
 
     def explain(self, conditions: Conditions) -> str:
         work = self._work(conditions, len(conditions.seeds))
-        return f"{self.label}: {'; '.join(_explained(work, conditions.device))}"
+        said = [*_explained(work, conditions.device)]
+        if work.ranks > 1:
+            said += _over_ranks(work, conditions.split.train.popularity)
+        return f"{self.label}: {'; '.join(said)}"
 
     # ---- several at once
 
@@ -307,6 +313,17 @@ def _regularisation(work: Work) -> str:
     return "no L2" if work.objective.lengths_matter else "no L2, as cosines do not depend on lengths"
 
 
+def _over_ranks(work: Work, popularity: np.ndarray) -> Iterator[str]:
+    wire = wire_of(work, popularity)
+    yield (
+        f"{work.ranks} processes, each about {wire.positives:,.0f} positives a step and {wire.bytes:,.0f} bytes sent "
+        f"for each of them"
+    )
+    if wire.positives < FEWEST:
+        enough = work.ranks * FEWEST
+        yield f"with so few they will mostly wait for each other: --batch {enough} gives each {FEWEST:,}"
+
+
 def _explained(work: Work, device: torch.device) -> Iterator[str]:
     yield f"engine {work.engine}"
     yield f"{'sparse' if work.sparse else 'dense'} updates"
@@ -322,4 +339,5 @@ def _explained(work: Work, device: torch.device) -> Iterator[str]:
     largest = ", ".join(f"{what} {gigabytes(size)}" for what, size in needs)
     left = available_bytes(device)
     free = "" if left is None else f" of {gigabytes(left)} free"
-    yield f"memory about {gigabytes(work.total)}{free} ({largest})"
+    each = " for each process" if work.ranks > 1 else ""
+    yield f"memory about {gigabytes(work.total)}{each}{free} ({largest})"

@@ -7,10 +7,8 @@ user, where repeats are merged. The log is the one that `read_interactions` make
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,9 +17,8 @@ import pyarrow as pa
 from evenhand.data.interactions import Interactions
 from evenhand.data.reading.cleaning import no_such_rating, skipped, wanted_rows
 from evenhand.data.reading.codes import Pairs, collect, from_the_end, pair_keys, steps
-from evenhand.data.reading.columns import Column, Loaded, NoRowsError, faults_reported, source_label
-from evenhand.data.reading.files import PARQUET_ENDINGS, File, find_files
-from evenhand.data.reading.parquet_files import Footer, pieces
+from evenhand.data.reading.columns import Column, Loaded
+from evenhand.data.reading.shares import Shares
 from evenhand.data.reading.values import clean_ids, compacted, to_numbers
 from evenhand.data.reading.vocabulary import Growing, SharedIds
 from evenhand.data.reading.wire import exchange_arrays, total
@@ -58,15 +55,13 @@ def read_spread(
         Column("rating", "number", rating),
         Column("timestamp", "time", timestamp),
     ]
-    plan = _Plan.of(source, world, columns)
-    unit = None if since is None and until is None else _largest_time(plan, columns)
+    plan = Shares.of(source, world, columns)
+    unit = None if since is None and until is None else plan.largest_time(columns[3])
     rule = _Rule(plan.id_types, strict, min_rating, since, until, unit)
     users, items = (SharedIds(world, plan.id_types[role]) for role in ("user", "item"))
     numbers = {role: Growing(kind) for role, kind in _NUMBERS.items() if role in plan.names}
     left_out: Counter[str] = Counter()
-    for piece in _in_step(plan, columns):
-        with plan.together():
-            clean = None if piece is None else _cleaned(piece, columns[2:], rule)
+    for clean in plan.in_step(columns, lambda piece: _cleaned(piece, columns[2:], rule)):
         if clean is not None:
             left_out.update(clean.left_out)
             for role, values in numbers.items():
@@ -108,107 +103,6 @@ def read_spread(
         notes,
     )
     return SpreadLog(world, blocks, mine)
-
-
-@dataclass(frozen=True, eq=False)
-class _Plan:
-    """Who reads what."""
-
-    world: World
-    label: str
-    files: Sequence[File]
-    footers: Sequence[Footer]
-    names: dict[str, str]
-    """role → what the files call it, of all columns that any file has."""
-    notes: tuple[str, ...] = field(default=())
-
-    @staticmethod
-    def of(source: Any, world: World, columns: Sequence[Column]) -> _Plan:
-        with world.together():
-            files = find_files(source)
-            label = files[0].label if len(files) == 1 else source_label(source)
-            other = next((file for file in files if file.ending not in PARQUET_ENDINGS), None)
-            if other is not None:
-                raise InputError(f"{other.label} is no parquet file, and several processes read such files only.")
-            with faults_reported(label):
-                looked = [Footer.of(file, columns).to_json() for file in files[world.rank :: world.size]]
-        told = world.gathered(looked)
-        footers = [Footer(**told[n % world.size][n // world.size]) for n in range(len(files))]
-        filled = [(file, footer) for file, footer in zip(files, footers, strict=True) if sum(footer.groups)]
-        if not filled:
-            raise NoRowsError(f"{label} holds no rows.")
-        _check_alike(filled)
-        known = {role: name for _, footer in filled for role, name in footer.names.items()}
-        names = {column.role: known[column.role] for column in columns if column.role in known}
-        notes = (f"{label} holds {count(len(filled), 'file')}, read as one log.",) if len(files) > 1 else ()
-        return _Plan(world, label, [file for file, _ in filled], [footer for _, footer in filled], names, notes)
-
-    @property
-    def id_types(self) -> dict[str, pa.DataType]:
-        """role → int64 or string."""
-        found = {role: {footer.id_types[role] for footer in self.footers} for role in ("user", "item")}
-        return {
-            role: pa.int64() if kinds & {"int64", "uint64", "double"} else pa.string() for role, kinds in found.items()
-        }
-
-    def mine(self) -> Iterator[tuple[File, list[int], int]]:
-        """The row groups of this rank, file by file, and the rows of the file before them; ranks follow one another."""
-        rank, size = self.world.rank, self.world.size
-        rows = sum(sum(footer.groups) for footer in self.footers)
-        before = 0
-        for file, footer in zip(self.files, self.footers, strict=True):
-            starts = list(accumulate(footer.groups, initial=0))
-            groups = [g for g, start in enumerate(starts[:-1]) if (before + start) * size // rows == rank]
-            if groups:
-                yield file, groups, starts[groups[0]]
-            before += starts[-1]
-
-    def pieces(self, columns: Sequence[Column]) -> Iterator[Loaded]:
-        for file, groups, first_row in self.mine():
-            for piece in pieces(file, columns, groups, first_row):
-                yield replace(piece, label=self.label, names=self.names | piece.names)
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        with self.world.together(), faults_reported(self.label):
-            yield
-
-
-def _check_alike(filled: Sequence[tuple[File, Footer]]) -> None:
-    """Refuse ids of several types, by the first file that differs."""
-    types: dict[str, str] = {}
-    for file, footer in filled:
-        for role, found in footer.id_types.items():
-            kind = found or types.get(role, "large_string")
-            if types.setdefault(role, kind) != kind:
-                raise InputError(
-                    f"column '{footer.names[role]}' of {file.label} has ids of type {kind}, those before it "
-                    f"{types[role]}; write all files alike."
-                )
-
-
-def _in_step(plan: _Plan, columns: Sequence[Column]) -> Iterator[Loaded | None]:
-    """The pieces of this rank; None while other ranks have more."""
-    mine = plan.pieces(columns)
-    while True:
-        with plan.together():
-            piece = next(mine, None)
-        if not total(plan.world, np.array([piece is not None]).astype(np.int64))[0]:
-            return
-        yield piece
-
-
-def _largest_time(plan: _Plan, columns: Sequence[Column]) -> np.ndarray:
-    """float64 [1]: the largest time of the whole log, which says its unit; a first look at that column alone."""
-    largest = 0.0
-    with plan.together():
-        time = next(column for column in columns if column.role == "timestamp")
-        for file, groups, first_row in plan.mine():
-            for piece in pieces(file, [time], groups, first_row):
-                if "timestamp" in piece.names:
-                    values = to_numbers(replace(piece, label=plan.label), "timestamp", "time").to_numpy()
-                    largest = max(largest, float(np.nanmax(np.abs(values), initial=0.0)))
-    return np.array([max(plan.world.gathered(largest))])
 
 
 class _Clean(NamedTuple):

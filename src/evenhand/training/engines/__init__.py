@@ -13,6 +13,8 @@ import torch
 
 from evenhand.encoders import MF
 from evenhand.objectives import BPR
+from evenhand.objectives.softmax import Softmax
+from evenhand.objectives.softmax_relatives import BSL, PSL, AUCSoftmax
 from evenhand.samplers import AUCSampler, DynamicSampler, GroupSampler, PopularitySampler, Sampler, UniformSampler
 from evenhand.samplers.counting import compile_problem
 from evenhand.training.engines.base import Engine, Plan
@@ -26,6 +28,10 @@ __all__ = ["Engine", "Plan", "check_served", "engine_for", "engine_name"]
 
 _COMPILED = (UniformSampler, PopularitySampler, DynamicSampler, GroupSampler, AUCSampler)
 """Samplers that compiled steps know; a class derived from one may choose otherwise, so it is not among them."""
+
+
+_SHARED = (Softmax, PSL, BSL, AUCSoftmax)
+"""Objectives with shared negatives that several processes can train; SL@K looks at all items now and then."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,11 @@ def _known(sampler: Sampler) -> bool:
 
 
 def _sharded_serves(work: Work) -> bool:
-    return bool(work.ranks)
+    return bool(work.ranks) and not work.objective.shares_negatives
+
+
+def _sharded_softmax_serves(work: Work) -> bool:
+    return bool(work.ranks) and work.objective.shares_negatives
 
 
 def _numba_serves(work: Work) -> bool:
@@ -92,6 +102,7 @@ def _triton_works() -> bool:
 
 ENGINES = {
     "sharded": Kind("sharded", "ShardedEngine", _sharded_serves),
+    "sharded-softmax": Kind("sharded_softmax", "ShardedSoftmaxEngine", _sharded_softmax_serves),
     "numba": Kind("numba_engine", "NumbaEngine", _numba_serves, _openmp_works),
     "rows": Kind("rows_engine", "RowsEngine", _rows_serve, _openmp_works),
     "triton": Kind("triton_engine", "TritonEngine", _triton_serves, _triton_works),
@@ -116,8 +127,11 @@ def check_served(work: Work) -> None:
         raise InputError(f"{said} every vector of this encoder would need the rows of all; add --encoder mf.")
     if work.device != "cpu":
         raise InputError(f"{said} training runs on CPUs; add --device cpu.")
-    if not _plain(work) or not _known(work.sampler):
-        known = "rns, pns, fairstatic, dns and auc-ns, with one negative for each positive"
+    shared = type(work.objective) in _SHARED and type(work.sampler) in (UniformSampler, PopularitySampler)
+    if not shared and not (_plain(work) and _known(work.sampler)):
+        known = (
+            "rns, pns, fairstatic, dns, auc-ns with one negative for each positive, softmax, psl, bsl and auc-softmax"
+        )
         raise InputError(f"{said} evenhand trains {known}; start other methods in one process.")
     if isinstance(work.sampler, AUCSampler) and not work.draws:
         raise InputError(f"{said} none sees all items, so ranks cannot be exact; ask for auc-ns:ecdf=64.")

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evenhand.data.interactions import Interactions
 from evenhand.objectives.base import Scored
 from evenhand.objectives.softmax import SoftmaxLoss
 from evenhand.objectives.softmax_relatives import AUCSoftmaxLoss, PSLLoss
@@ -33,8 +34,7 @@ class RowsEngine(Engine):
         super().__init__(trainer)
         self._sides = [one_side(trainer, number, number * trainer.negatives) for number in (0, 1)]
         self._used = np.zeros((2, 1), dtype=np.int64)
-        self._column = np.full(trainer.train.n_items, -1, dtype=np.int32)
-        self._following = np.empty(trainer.negatives, dtype=np.int32)
+        self._margins = CompiledMargins(trainer.train, trainer.negatives)
 
     def run(self, plan: Plan, first: int, last: int) -> Tensor:
         trainer, loss = self.trainer, self.trainer.loss
@@ -88,7 +88,16 @@ class RowsEngine(Engine):
         )
         return float(loss.detach()), [one.numpy() for one in torch.autograd.grad(loss.sum(), rows)]
 
-    def _margins(self, loss: SoftmaxLoss, batch: Scored, x: Tensor, own: Tensor) -> Tensor | None:
+
+class CompiledMargins:
+    """A loss's way from scores to margins and slopes, compiled; for negatives of a batch by their ids."""
+
+    def __init__(self, train: Interactions, negatives: int) -> None:
+        self._train = train
+        self._column = np.full(train.n_items, -1, dtype=np.int32)
+        self._following = np.empty(negatives, dtype=np.int32)
+
+    def __call__(self, loss: SoftmaxLoss, batch: Scored, x: Tensor, own: Tensor) -> Tensor | None:
         """Margins [1, B], with slopes left in x; None for curves other than the exponential."""
         if isinstance(loss, PSLLoss):
             return None
@@ -97,7 +106,7 @@ class RowsEngine(Engine):
         prior, alpha = nothing, 1.0
         if isinstance(loss, AUCSoftmaxLoss):
             prior, alpha = loss.prior[negatives].numpy(), loss.alpha
-        margin, train = torch.empty_like(own), self.trainer.train
+        margin, train = torch.empty_like(own), self._train
         place_columns(negatives.numpy(), self._column, self._following)
         softmax_rows(
             x[0].numpy(),

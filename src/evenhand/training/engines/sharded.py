@@ -97,6 +97,11 @@ class Share:
     def ids(self) -> tuple[np.ndarray, ...]:
         return self.positives, self.looked.reshape(-1), self.drawn
 
+    @property
+    def contributed(self) -> tuple[np.ndarray, ...]:
+        """The slots that each positive has a gradient for."""
+        return self.positives, self.negatives[0]
+
 
 class ShardedEngine(Engine):
     name = "sharded"
@@ -113,15 +118,18 @@ class ShardedEngine(Engine):
         self._items = Blocks.of_items(self._n_items, ranks)
         self._sizes = np.array([self._items.count(rank) for rank in range(ranks)])
         self._mine = int(self._sizes[self.world.rank])
-        self._sides = [one_side(trainer, number, number * batch) for number in (0, 1)]
+        self._sides = [one_side(trainer, number, number * max(batch, trainer.negatives)) for number in (0, 1)]
         self._sums = np.zeros(self._sides[1][1].shape, dtype=np.int64)
         self._used = np.zeros((2, replicas), dtype=np.int64)
         self._slot = np.full(replicas * self._n_items, -1, dtype=np.int32)
         self._row_type = np.int32 if replicas * int(self._sizes.max()) < 2**31 else np.int64
-        _, self._tables = choice_of(trainer)
-        self._look, self._choose, self._width = _looks(self._tables)
+        self._prepare()
         held, empty = trainer.held_out, np.zeros(trainer.train.n_users + 1, dtype=np.int64)
         self._held = (empty, trainer.train.items[:0]) if held is None else (held.indptr, held.items)
+
+    def _prepare(self) -> None:
+        self._tables: Any = choice_of(self.trainer)[1]
+        self._look, self._choose, self._width = _looks(self._tables)
 
     def plan(self, epoch: int) -> SpreadPlan:
         trainer = self.trainer
@@ -146,14 +154,7 @@ class ShardedEngine(Engine):
         size, done = batch, int(adam.steps[0])
         for step in range(first, last):
             size = min(batch, trainer.pairs - step * batch)
-            shares = self._shares(plan, step, size)
-            row, send, asked = self._slots(shares)
-            self._learn(shares, self._fetched(row, send), asked, size, users, tally[int(size < batch)])
-            self._used[1] = 0
-            if self.ordered:
-                self._return_in_order(shares, row, send, users, items)
-            else:
-                self._return_whole(shares, row, send, users, items)
+            self._step(plan, step, size, users, items, tally[int(size < batch)])
             move_tables(size, users, items, moves, self._used, done + step - first + 1)
         adam.count(last - first)
         alphas_from(self._tables, trainer.samplers)
@@ -161,18 +162,27 @@ class ShardedEngine(Engine):
         scale = torch.tensor([1 / steps.LOSS_UNIT, 1, 1], dtype=torch.float64).unsqueeze(1)
         return scale * (whole / batch + rest / size)
 
+    def _step(self, plan: SpreadPlan, step: int, size: int, users: Table, items: Table, tally: np.ndarray) -> None:
+        """Everything up to the gradients of the rows that this rank holds."""
+        shares = self._shares(plan, step, size)
+        row, send, asked = self._slots(shares)
+        self._learn(shares, self._fetched(row, send), asked, size, users, tally)
+        self._used[1] = 0
+        back = self._return_in_order if self.ordered else self._return_whole
+        back(shares, row, send, users, items)
+
     def _shares(self, plan: SpreadPlan, step: int, size: int) -> list[Share]:
         """This rank's positives of a batch, and what they look at."""
-        trainer, begin = self.trainer, step * self.trainer.settings.batch
+        trainer = self.trainer
         own, shared = (keys.numpy().view(np.uint64) for keys in (plan.own, plan.shared))
         shares = []
         for r in range(len(trainer.seeds)):
-            first, last = torch.searchsorted(plan.places[r], torch.tensor([begin, begin + size])).tolist()
-            pairs, n = plan.order[r, first:last], last - first
+            place, of, positives = self._positives(plan, r, step, size)
+            n = len(of)
             share = Share(
-                place=(plan.places[r, first:last] - begin).numpy(),
-                users=trainer.users[pairs].numpy(),
-                positives=trainer.items[pairs].numpy(),
+                place=place,
+                users=of,
+                positives=positives,
                 looked=np.empty((n, self._width), dtype=np.int64),
                 drawn=np.empty(getattr(self._tables, "draws", 0), dtype=np.int64),
                 negatives=np.empty((1, n), dtype=np.int64),
@@ -182,6 +192,13 @@ class ShardedEngine(Engine):
             steps.look_shared(shared[r, step], self._n_items, share.drawn)
             shares.append(share)
         return shares
+
+    def _positives(self, plan: SpreadPlan, r: int, step: int, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Places in the batch, users and items of this rank's positives."""
+        trainer, begin = self.trainer, step * self.trainer.settings.batch
+        first, last = torch.searchsorted(plan.places[r], torch.tensor([begin, begin + size])).tolist()
+        pairs = plan.order[r, first:last]
+        return (plan.places[r, first:last] - begin).numpy(), trainer.users[pairs].numpy(), trainer.items[pairs].numpy()
 
     def _slots(self, shares: list[Share]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Number all items of the shares by slots: their rows at their owners, how many each has, and the items."""
@@ -247,29 +264,32 @@ class ShardedEngine(Engine):
         dim = users.rows.shape[2]
         times, place = np.zeros(len(row), dtype=np.int32), np.empty(len(row), dtype=np.int64)
         for share in shares:
-            for drawn in (share.positives, share.negatives[0]):
+            for drawn in share.contributed:
                 steps.count_items(drawn, times)
         once, often = np.zeros((2, self.world.size), dtype=np.int64)
         steps.number_items(times, send, place, once, often)
         ones, more = np.empty((once.sum(), dim), dtype=np.float32), np.zeros((often.sum(), dim), dtype=np.int64)
         for r, share in enumerate(shares):
-            for sign, drawn in ((-1, share.positives), (1, share.negatives[0])):
-                steps.sum_items(
-                    share.users, drawn, share.slopes, np.float32(sign), users.rows[r : r + 1], times, place, ones, more
-                )
-        ends = np.cumsum(once), np.cumsum(often)
-        columns = (row[times == 1], ones), (row[times > 1], times[times > 1], more)
+            self._sum(share, users.rows[r : r + 1], times, place, ones, more)
+        cuts = [list(zip(np.cumsum(n) - n, np.cumsum(n), strict=True)) for n in (once, often)]
+        singles, several = (row[times == 1], ones), (row[times > 1], times[times > 1], more)
         messages = [
-            [column[end[rank] - n[rank] : end[rank]] for end, n, kind in zip(ends, (once, often), columns, strict=True)
-             for column in kind]
-            for rank in range(self.world.size)
-        ]  # fmt: skip
+            [*(column[a:b] for column in singles), *(column[c:d] for column in several)]
+            for (a, b), (c, d) in zip(*cuts, strict=True)
+        ]
         at_owner = items.slot, items.touched, items.times, self._sums, self._used
-        for single, values, several, counts, sums in self._exchanged(messages):
+        for single, values, many, counts, sums in self._exchanged(messages):
             once_each = np.ones(len(single), dtype=np.int32)
             steps.add_rows(single, self._mine, steps.all_in_units(values), once_each, *at_owner)
-            steps.add_rows(several, self._mine, sums, counts, *at_owner)
+            steps.add_rows(many, self._mine, sums, counts, *at_owner)
         steps.to_gradients(self._used, self._sums, items.gradient)
+
+    def _sum(
+        self, share: Share, users: np.ndarray, times: np.ndarray, place: np.ndarray, ones: np.ndarray, more: np.ndarray
+    ) -> None:
+        """Add up what a share contributes to its slots."""
+        for sign, drawn in ((-1, share.positives), (1, share.negatives[0])):
+            steps.sum_items(share.users, drawn, share.slopes, np.float32(sign), users, times, place, ones, more)
 
     def _return_in_order(
         self, shares: list[Share], row: np.ndarray, send: np.ndarray, users: Table, items: Table

@@ -199,10 +199,23 @@ def told(
     """Add to `tally` [3], in whole numbers: losses, hot negatives, held-out ones."""
     for b in range(len(of)):
         item = asked[negatives[0, b]] - offset
-        loss = losses[b]
-        tally[0] += np.int64(np.rint(min(loss, 1e6) * LOSS_UNIT)) if loss == loss else np.int64(2) ** 61
+        tally[0] += _loss_in_units(losses[b])
         tally[1] += hot[item]
         tally[2] += holds(held, held_items, of[b], item)
+
+
+@compiled(error_model="numpy")
+def told_of(of: Any, negatives: Any, losses: Any, held: Any, held_items: Any, tally: Any) -> None:
+    """The same where a batch shares its negatives: one of them [n] for each positive is looked up."""
+    for b in range(len(of)):
+        tally[0] += _loss_in_units(losses[b])
+        tally[2] += holds(held, held_items, of[b], negatives[b])
+
+
+@compiled(error_model="numpy", forceinline=True)
+def _loss_in_units(loss: Any) -> Any:
+    """nan as a number so large that it shows."""
+    return np.int64(np.rint(min(max(loss, -1e6), 1e6) * LOSS_UNIT)) if loss == loss else np.int64(2) ** 61
 
 
 # ---- sums
@@ -225,6 +238,36 @@ def sum_users(
         s, slope, positive, negative = slot[r, of[b]], slopes[b], positives[b], negatives[0, b]
         for k in range(gradient.shape[2]):
             gradient[r, s, k] += slope * (items[0, negative, k] - items[0, positive, k])
+
+
+@compiled(error_model="numpy")
+def sum_given_users(
+    r: Any, of: Any, given: Any, slot: Any, touched: Any, times: Any, gradient: Any, used: Any
+) -> None:  # fmt: skip
+    """The same from the gradients [n, d] of each positive's user."""
+    n = 0
+    for b in range(len(of)):
+        if slot[r, of[b]] < 0:
+            for k in range(given.shape[1]):
+                gradient[r, n, k] = 0
+        n = give_slot(slot, touched, times, r, of[b], n, np.float32(1))
+        for k in range(given.shape[1]):
+            gradient[r, slot[r, of[b]], k] += given[b, k]
+    used[0, r] = n
+
+
+@compiled(error_model="numpy")
+def add_shared(
+    r: Any, row: Any, given: Any, weight: Any, slot: Any, touched: Any, times: Any, gradient: Any, used: Any
+) -> None:  # fmt: skip
+    """At the owner: add the gradients [n, d] of shared negatives, each of which counts as `weight` [n] draws."""
+    for i in range(len(row)):
+        if slot[r, row[i]] < 0:
+            for k in range(given.shape[1]):
+                gradient[r, used[1, r], k] = 0
+        used[1, r] = give_slot(slot, touched, times, r, row[i], used[1, r], weight[i])
+        for k in range(given.shape[1]):
+            gradient[r, slot[r, row[i]], k] += given[i, k]
 
 
 @compiled(error_model="numpy")
@@ -263,6 +306,19 @@ def sum_items(
         else:
             for k in range(users.shape[2]):
                 more[place[slot], k] += in_units(np.float32(slope * users[0, of[b], k]))
+
+
+@compiled(error_model="numpy")
+def sum_given(drawn: Any, given: Any, times: Any, place: Any, ones: Any, more: Any) -> None:
+    """The same for contributions [n, d] that are known already."""
+    for b in range(len(drawn)):
+        slot = drawn[b]
+        if times[slot] == 1:
+            for k in range(given.shape[1]):
+                ones[place[slot], k] = given[b, k]
+        else:
+            for k in range(given.shape[1]):
+                more[place[slot], k] += in_units(given[b, k])
 
 
 @compiled(error_model="numpy", forceinline=True)

@@ -1,0 +1,65 @@
+"""What training over several processes sends, said before it starts.
+
+The rows of a step are counted by expectation: an item is asked for once by each rank that meets it, however often; how
+often it is met follows from its popularity and from what samplers draw uniformly. So bytes fall where items repeat.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.samplers import AUCSampler, DynamicSampler
+from evenhand.training.memory_estimate import Work
+
+FEWEST = 8192
+"""Positives of a rank and step below which ranks mostly wait for each other."""
+_FLOAT, _INDEX, _WHOLE = 4, 4, 8
+
+
+@dataclass(frozen=True)
+class Wire:
+    """The traffic of one rank, per positive of its own."""
+
+    positives: float
+    """Positives of a rank in a step."""
+    rows: float
+    """Item rows that it asks for."""
+    bytes: float
+    """Bytes that it sends: what it asks, the rows it answers with, and gradients."""
+
+
+def wire_of(work: Work, popularity: np.ndarray) -> Wire:
+    """The traffic of training over `work.ranks` processes; `popularity` [n_items] counts the pairs of all."""
+    own = min(work.settings.batch, work.pairs) / work.ranks
+    share = popularity / max(1, popularity.sum())
+    positive = own * share
+    uniform, shared, known = _looked_at(work)
+    met = positive * (1 + known) + own * uniform / work.n_items
+    asked = _distinct(met + shared / work.n_items)
+    back = positive + (own / work.n_items if uniform else 0)  # positives, and the negatives that were chosen
+    once = float((back * np.exp(-back)).sum())
+    several = _distinct(back) - once
+    dim = work.encoder.dim
+    sent = asked * (_INDEX + dim * _FLOAT) + once * (_INDEX + dim * _FLOAT)
+    sent += several * (2 * _INDEX + dim * _WHOLE)
+    if work.objective.shares_negatives:
+        sent += _distinct(np.full(work.n_items, shared / work.n_items)) * dim * _WHOLE
+    abroad = 1 - 1 / work.ranks  # the rest stays where it is
+    return Wire(own, work.seeds * asked / own, work.seeds * abroad * sent / own)
+
+
+def _looked_at(work: Work) -> tuple[float, float, float]:
+    """Items that a positive looks at, drawn uniformly; those that a batch shares; those among the user's own."""
+    sampler = work.sampler
+    if work.objective.shares_negatives:
+        return 0, work.negatives, 0
+    if isinstance(sampler, AUCSampler):
+        return sampler.candidates + sampler.probes, work.draws or 0, sampler.probes
+    return (sampler.candidates if isinstance(sampler, DynamicSampler) else 1), 0, 0
+
+
+def _distinct(expected: np.ndarray) -> float:
+    """How many items are met at all, where each is met so often on average."""
+    return float(-np.expm1(-expected).sum())

@@ -1,0 +1,46 @@
+"""What is said of the traffic, beside what is sent."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from evenhand.data.simulate import simulate_log
+from evenhand.encoders import MF
+from evenhand.methods import parse
+from evenhand.training.settings import Settings
+from evenhand.training.trained import Trained
+from evenhand.training.trainer import Trainer
+from evenhand.training.wire_estimate import wire_of
+from evenhand.utils.world import World
+from ranks import on_ranks
+
+METHODS = ("rns", "dns", "auc-ns:ecdf=32", "softmax:shared=256")
+
+
+def sent(world: World) -> list[tuple[float, float]]:
+    """For each method: bytes a positive as estimated, and as counted over one epoch."""
+    train, found = simulate_log(400, 1500, 9000, seed=2), []
+    for name in METHODS:
+        method = parse(name)
+        assert isinstance(method, Trained)
+        settings = Settings(batch=1024, l2=0.0, weight_decay=0.0)
+        trainer = Trainer(
+            train, MF(dim=16), [method.sampler], (0,), settings, torch.device("cpu"),
+            hot=train.popularity > 20, objective=method.objective,
+        )  # fmt: skip
+        plan = trainer.engine.plan(0)
+        before = world.sent
+        trainer.engine.run(plan, 0, 5)
+        counted = (world.sent - before) / (5 * 1024) * world.size
+        found.append((wire_of(trainer.work, train.popularity).bytes, counted))
+    return found
+
+
+def test_bytes_a_positive_are_those_that_were_estimated() -> None:
+    answers = on_ranks(2, sent)
+    for place, name in enumerate(METHODS):
+        estimated = answers[0][place][0]
+        counted = np.mean([answer[place][1] for answer in answers])
+        assert counted == pytest.approx(estimated, rel=0.1), (name, estimated, counted)
