@@ -99,7 +99,10 @@ def wrk(server: Server, requests: Path, seconds: int, rate: int | None, folder: 
 @contextmanager
 def running(command: list[str], url: str | None = None) -> Iterator[Server]:
     """A server, until the block ends."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    # One thread for a request on both sides; implicit asks for it, and evenhand does so by itself.
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    )
     try:
         if url is None:
             assert process.stdout is not None

@@ -126,8 +126,9 @@ class Night:
         recs, gates = ["--recs", f"today={self.lists}"], []
         if self.serving() is not None:
             before = self.work / "before.parquet"
-            seen = ("--exclude-pairs", self.day / "train.parquet")  # nor are they shown by the new model
-            evenhand("recommend", self.live, "-k", self.asked.k, *seen, "--out", before, "--force")
+            # On equal terms: for the users of the new model, and without what they have taken since.
+            terms = ("--users", self.lists, "--fallback", "--exclude-pairs", self.log(days=1))
+            evenhand("recommend", self.live, "-k", self.asked.k, *terms, "--out", before, "--force")
             recs += ["--recs", f"before={before}"]
             for gate in self.asked.gate or GATES:
                 gates += ["--fail-if", gate.format(k=self.asked.k)]

@@ -76,8 +76,6 @@ def night(
 
     def moved(source: Any, target: Any, **options: Any) -> None:
         own = Path(target) == shop / "live" or Path(target).name.startswith("removed")
-        if own:
-            step(f"before {day} {Path(target).name}")
         replace(source, target, **options)
         if own:
             step(f"after {day} {Path(target).name}")

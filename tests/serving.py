@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,14 +17,14 @@ pytest.importorskip("fastapi", reason="needs evenhand[serve]")
 
 
 from evenhand.serve.hot_reload import HotModel
-from evenhand.serve.run_server import server_of
+from evenhand.serve.run_server import listen, server_of
 
 
 @contextmanager
 def serving(folder: Path, every: float = 1e9) -> Iterator[tuple[str, HotModel]]:
     """The address of a server of this folder, which is looked at every so many seconds."""
     hot = HotModel(folder, every=every)
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = listen("127.0.0.1", 0)
     server = server_of(hot)
     thread = threading.Thread(target=lambda: server.run(sockets=[listening]), daemon=True)
     thread.start()

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+import small_model
 from evenhand.audit.audit_files import github_lines, junit, save_audit, save_junit
 from evenhand.audit.document import read_audit, to_json
 from evenhand.audit.gates import Judged, parse_gate
@@ -247,6 +248,23 @@ def test_lists_that_would_not_fit_are_not_begun(monkeypatch: pytest.MonkeyPatch)
         top_by(score, 100_000, users, 100_000)
     with pytest.raises(InputError, match=r"not 1\.5"):
         top_by(score, 100_000, users, 1.5)  # type: ignore[arg-type]
+
+
+def test_tables_and_documents_that_would_not_fit_are_not_begun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A table takes 43 bytes a place, a JSON document 1.2 kB a row."""
+    model = small_model.model("integer")
+    model.save(tmp_path / "model")
+    monkeypatch.setattr(topk, "_WORTH_ASKING", 1)
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 9 * 4 * 43)
+    assert len(model.recommend(k=4, known=True)) == 9 * 4
+    with pytest.raises(InputError, match="a list of 5 items for each of 9 users needs about"):
+        model.recommend(k=5)
+    asked = ("recommend", tmp_path / "model", "-k", 4)
+    assert evenhand(*asked).code == 0
+    refused = evenhand(*asked, "--json")
+    assert (refused.code, refused.out) == (2, "")
+    assert "a JSON document of" in refused.err
+    assert "write a file with --out" in refused.err
 
 
 @pytest.mark.parametrize("digits", [30, 5000])

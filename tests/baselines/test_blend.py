@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.baselines import ALS, EASE, Blend
+from evenhand.baselines import ALS, EASE, Blend, Popular
+from evenhand.baselines import blend as module
+from evenhand.baselines.ensemble import Shortlists
 from evenhand.data.interactions import Interactions
 from evenhand.data.simulate import simulate_log
 from evenhand.data.splits import Split, held_out_share
@@ -19,6 +21,7 @@ from evenhand.methods import RECIPES, from_info, made_by, on_top_of, parse
 from evenhand.models.blend_model import BlendModel, scaled_to_best, standardised
 from evenhand.models.factors import FactorModel, load
 from evenhand.models.vector_files import export, vectors_from
+from evenhand.training.method import Conditions, Method
 from evenhand.utils.errors import InputError
 from run_cli import evenhand, small_log, write_log
 
@@ -308,3 +311,36 @@ def test_one_loss_with_two_encoders_makes_two_parts(log: Interactions) -> None:
     assert one.names == ("softmax:shared=8", "lightgcn/softmax:shared=8")
     with pytest.raises(InputError, match="different parts"):
         Blend((parse("softmax"), parse("softmax")), (0.5, 0.5))
+
+
+def test_shares_that_were_found_on_a_sample_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    split = simulate_log(80, 60, 2400, seed=1).split(test=0.2, validation=0.2, seed=0)
+    there = int((split.validation.activity > 0).sum())
+    method = Blend((Popular(), EASE(l2=20)))
+    conditions = Conditions.of(split, seeds=1, k=5, device="cpu")
+    fit = method.fit_under(conditions)
+    assert fit.model.info["settled_on"] == {"users": there, "of": there}
+    assert not any("sample" in note for note in fit.notes)
+    monkeypatch.setattr(Shortlists.of, "__defaults__", (30,))
+    sampled = method.fit_under(conditions)
+    assert sampled.model.info["settled_on"] == {"users": 30, "of": there}
+    assert f"The shares of {method.label} were found on a sample of 30 of {there} users." in sampled.notes
+
+
+def test_finished_parts_are_not_fitted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = simulate_log(40, 30, 800, seed=1)
+    method = Blend((Popular(), EASE(l2=20)), (1.0, 2.0))
+    first, _ = method.settle(log, None, 0, torch.device("cpu"), folder=tmp_path)
+    fitted: list[str] = []
+    real = module.fit_part
+
+    def counted(part: Method, *more: Any) -> Any:
+        fitted.append(part.label)
+        return real(part, *more)
+
+    monkeypatch.setattr(module, "fit_part", counted)
+    again, _ = method.settle(log, None, 0, torch.device("cpu"), folder=tmp_path)
+    assert fitted == []
+    assert again.recommend(k=5).equals(first.recommend(k=5))
+    method.settle(log, None, 1, torch.device("cpu"), folder=tmp_path)
+    assert fitted  # another seed is other work

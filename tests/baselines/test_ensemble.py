@@ -69,7 +69,7 @@ def _drawn(seed: int, parts: int = 3, users: int = 30, items: int = 40) -> Short
     ideal = torch.tensor([sum(1 / math.log2(n + 2) for n in range(min(K, int(w.sum())))) for w in wanted])
     head = torch.zeros(users, items, dtype=torch.bool)
     head[:, :4] = True
-    return Shortlists(scores, wanted, torch.zeros(users, items, dtype=torch.bool), head, ideal.double(), 0.4)
+    return Shortlists(scores, wanted, torch.zeros(users, items, dtype=torch.bool), head, ideal.double(), 0.4, users)
 
 
 @given(seed=st.integers(0, 10**6))

@@ -203,10 +203,11 @@ def test_evaluating_the_lists_gives_what_training_reported(desk: Path, tmp_path:
 
 
 def test_recommending_in_two_processes_gives_the_same_bytes(desk: Path) -> None:
-    first, second = (process("-m", "evenhand", "recommend", str(desk / "model"), "-k", "5") for _ in range(2))
-    assert first.returncode == 0, first.stderr
-    assert first.stdout == second.stdout
-    lines = first.stdout.splitlines()
+    asked = ("recommend", str(desk / "model"), "-k", "5")
+    here, elsewhere = evenhand(*asked), process("-m", "evenhand", *asked)
+    assert (here.code, elsewhere.returncode) == (0, 0), here.err + elsewhere.stderr
+    assert here.out == elsewhere.stdout
+    lines = here.out.splitlines()
     assert lines[0].replace('"', "") == "user,item,score,rank"
     assert len(lines) == 1 + 5 * LOG.n_users
 

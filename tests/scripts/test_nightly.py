@@ -108,8 +108,3 @@ def test_the_command_as_a_person_runs_it(tmp_path: Path) -> None:
     )
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout.splitlines()[-1])["live"] == "2024-05-01"
-    missing = started(ROOT / "examples" / "nightly.py", tmp_path / "shop", "none.parquet", "--date", "2024-05-02",
-                      PATH=f"{program.parent}{os.pathsep}{os.environ['PATH']}")  # fmt: skip
-    assert missing.returncode == 2
-    assert "there is no file 'none.parquet'" in missing.stderr
-    assert os.readlink(tmp_path / "shop" / "live") == "models/2024-05-01"

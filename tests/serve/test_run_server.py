@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from serving import ask
 
 from run_cli import evenhand
+from serving import ask
 from small_model import model
 
 

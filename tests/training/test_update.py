@@ -1,6 +1,9 @@
 """Going on with a model on newer logs: what is kept, what is new, what is refused."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +14,12 @@ import torch
 import evenhand as eh
 from evenhand.encoders import MF, Encoder, encoder_named
 from evenhand.methods import made_by
+from evenhand.models.factors import FactorModel
 from evenhand.samplers import DynamicSampler, UniformSampler
 from evenhand.testing import checkerboard
-from evenhand.training.run import train
+from evenhand.training import Fit, run
+from evenhand.training.checkpoints import Checkpoints
+from evenhand.training.run import refitted, train
 from run_cli import evenhand
 
 QUICK = eh.Settings(epochs=8, batch=64, lr=0.05, weight_decay=1e-4)
@@ -79,3 +85,45 @@ def test_the_command_line_updates_a_saved_model(tmp_path: Path) -> None:
     refused = evenhand("update", tmp_path / "a", tmp_path / "new.csv", "--out", tmp_path / "b")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert np.array_equal(eh.load(tmp_path / "b").known.items, both[1].known.items)
+
+
+def _update(log: eh.Interactions, split: eh.Split, fit: Fit, **named: Any) -> FactorModel:
+    return made_by(fit.model).update(fit.model, log, epochs=6, **named).model
+
+
+def _refit(log: eh.Interactions, split: eh.Split, fit: Fit, **named: Any) -> FactorModel:
+    return refitted(fit, split, MF(dim=8), UniformSampler(), QUICK, **named)
+
+
+@pytest.mark.parametrize("again", [_update, _refit], ids=["update", "refit"])
+def test_what_was_interrupted_goes_on(
+    again: Callable[..., FactorModel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the bit as if nothing had happened; checkpoints of other work are passed over."""
+    monkeypatch.setattr(run, "Checkpoints", partial(Checkpoints, share=0))
+    log, _ = checkerboard(40, 40)
+    split = first_users(log, 30).split(validation=0.1)
+    fit = train(split, MF(dim=8), UniformSampler(), 1, eh.Settings(epochs=8, batch=64, lr=0.05, patience=8))
+    work = partial(again, log, split, fit, device="cpu")
+    whole = work()
+    done: list[int] = []
+
+    def stop(epoch: int, most: int, record: Any) -> None:
+        done.append(epoch)
+        if epoch == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work(on_epoch=stop, checkpoints=tmp_path / "kept")
+    assert any((tmp_path / "kept").iterdir())
+    done.clear()
+    resumed = work(on_epoch=lambda epoch, most, record: done.append(epoch), checkpoints=tmp_path / "kept")
+    assert done[0] in (3, 4)
+    assert torch.equal(resumed.user_vectors, whole.user_vectors)
+    assert torch.equal(resumed.item_vectors, whole.item_vectors)
+
+    other = partial(again, log, split, train(split, MF(dim=8), UniformSampler(), [5], QUICK), device="cpu")
+    done.clear()
+    begun = other(on_epoch=lambda epoch, most, record: done.append(epoch), checkpoints=tmp_path / "kept")
+    assert done[0] == 1
+    assert torch.equal(begun.user_vectors, other().user_vectors)

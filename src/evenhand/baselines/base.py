@@ -107,12 +107,21 @@ class Baseline(Method):
         per_seed = () if len(model.seeds) == len(models) else tuple(models)
         model = model.having(info=info, metrics=metrics_json(results), known=split.consumed)
         again = settled[best][1]
-        return Fit(model, results, validation, seconds=seconds, notes=split.notes, per_seed=per_seed, again=again)
+        notes = (*split.notes, *_sampled(model))
+        return Fit(model, results, validation, seconds=seconds, notes=notes, per_seed=per_seed, again=again)
 
-    def refit(self, fit: Fit, split: Split, *, device: str = "auto", on_epoch: OnEpoch | None = None) -> Model:
+    def refit(
+        self,
+        fit: Fit,
+        split: Split,
+        *,
+        device: str = "auto",
+        on_epoch: OnEpoch | None = None,
+        checkpoints: Path | None = None,
+    ) -> Model:
         everything, old = split.everything, fit.model
         again = fit.again if isinstance(fit.again, Baseline) else self
-        model, _ = again.settle(everything, None, old.seeds[old.best], resolve_device(device), on_epoch)
+        model, _ = again.settle(everything, None, old.seeds[old.best], resolve_device(device), on_epoch, checkpoints)
         info = {**old.info, "split": f"{split.description}; refitted on all parts"}
         return model.on_cpu().having(info=info)
 
@@ -124,6 +133,7 @@ class Baseline(Method):
         epochs: int | None = None,
         device: str = "auto",
         on_epoch: OnEpoch | None = None,
+        checkpoints: Path | None = None,
     ) -> Fit:
         """Fitted again, on what the model knew and on `new`: nothing has to be carried over."""
         if epochs is not None:
@@ -133,7 +143,7 @@ class Baseline(Method):
         if known.contains(newer.users, newer.items).all():
             raise InputError("the new data holds no pair that the model does not know already.")
         everything, where = known.union(newer), resolve_device(device)
-        models = [self.settle(everything, None, seed, where, on_epoch)[0].on_cpu() for seed in model.seeds]
+        models = [self.settle(everything, None, seed, where, on_epoch, checkpoints)[0].on_cpu() for seed in model.seeds]
         info = {
             **model.info,
             "split": f"an update with {len(everything) - len(known):,} new pairs",
@@ -145,6 +155,14 @@ class Baseline(Method):
 
     def explain(self, conditions: Conditions) -> str:
         return f"{self.label}: fitted on train once; it is not trained in epochs"
+
+
+def _sampled(model: Model) -> tuple[str, ...]:
+    """A note where the shares of a blend were found on some of the users only."""
+    users, there = (model.info.get("settled_on", {}).get(name, 0) for name in ("users", "of"))
+    if users >= there:
+        return ()
+    return (f"The shares of {model.info['method']} were found on a sample of {users:,} of {there:,} users.",)
 
 
 def stacked(models: Sequence[Model], seeds: Sequence[int], best: int) -> Model:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
@@ -19,6 +20,7 @@ from evenhand.baselines.als import ALS
 from evenhand.baselines.base import Baseline
 from evenhand.baselines.ease import EASE
 from evenhand.baselines.ensemble import Shortlists, found_weights
+from evenhand.baselines.workshop import Workshop
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split, held_out_share
 from evenhand.models.base import Model
@@ -108,7 +110,7 @@ class Blend(Baseline):
         folder: Path | None = None,
     ) -> tuple[BlendModel, Blend]:
         if self.shares != "auto":
-            return self._with_shares(self.shares, train, seed, device, on_step), self
+            return self._with_shares(self.shares, train, seed, device, on_step, folder), self
         again = held is None or not len(held)
         rest, held = held_out_share(train, HELD_OUT) if held is None or again else (train, held)
         fits = []
@@ -124,18 +126,25 @@ class Blend(Baseline):
             self, parts=tuple(lasting(fits[n].again or self.parts[n], fits[n].epochs) for n in kept), shares=counting
         )
         if again:
-            return final._with_shares(counting, train, seed, device, on_step), final
-        info = final.info(self.label, dict(zip(self.names, shares, strict=True)))
+            model = final._with_shares(counting, train, seed, device, on_step, folder)
+            return model.having(info={**model.info, "settled_on": lists.settled_on}), final
+        info = final.info(self.label, dict(zip(self.names, shares, strict=True))) | {"settled_on": lists.settled_on}
         return BlendModel(
             tuple(cast("Part", fits[n].model) for n in kept), counting, train, seeds=(seed,), info=info, fitted_to=train
         ), final
 
     def _with_shares(
-        self, shares: Sequence[float], train: Interactions, seed: int, device: torch.device, on_step: OnEpoch | None
+        self,
+        shares: Sequence[float],
+        train: Interactions,
+        seed: int,
+        device: torch.device,
+        on_step: OnEpoch | None,
+        folder: Path | None,
     ) -> BlendModel:
-        models = []
+        models, kept = [], Workshop(folder, train, train.take(np.zeros(len(train), dtype=bool)), seed)
         for done, part in enumerate(self.parts):
-            models.append(cast("Part", fit_part(part, train, None, seed, device).model))
+            models.append(kept.fitted(part, partial(_fit_all, part, train, seed, device)))
             if on_step:
                 on_step(done + 1, len(self.parts), {})
         info = self.info(self.label, dict(zip(self.names, shares, strict=True)))
@@ -144,6 +153,10 @@ class Blend(Baseline):
     def info(self, label: str, settled: dict[str, float]) -> dict[str, Any]:
         """What the model says of itself: the parts with their shares, under the name that was asked for."""
         return {**self.description(), "method": label, "settled": settled}
+
+
+def _fit_all(part: Method, train: Interactions, seed: int, device: torch.device) -> Part:
+    return cast("Part", fit_part(part, train, None, seed, device).model)
 
 
 def fit_part(part: Method, pairs: Interactions, held: Interactions | None, seed: int, device: torch.device) -> Fit:

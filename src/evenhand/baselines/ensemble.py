@@ -48,6 +48,8 @@ class Shortlists:
     """[users]: DCG of the best possible list"""
     demand: float
     """The share of the pairs that the most popular tenth of the items has"""
+    of_users: int
+    """How many users have held-out items; where there are more than MOST_USERS, the lists are those of a sample"""
 
     @staticmethod
     def of(models: Sequence[Model], pairs: Interactions, held: Interactions, most: int = MOST_USERS) -> Shortlists:
@@ -61,7 +63,13 @@ class Shortlists:
         sizes = torch.from_numpy(np.minimum(held.activity[users], K))
         ideal = torch.cumsum(_discounts(K), 0)[sizes - 1]
         demand = float(pairs.popularity[head].sum() / max(1, len(pairs)))
-        return Shortlists(scores, wanted, absent, torch.from_numpy(head)[items], ideal, demand)
+        there = int((held.activity > 0).sum())
+        return Shortlists(scores, wanted, absent, torch.from_numpy(head)[items], ideal, demand, there)
+
+    @property
+    def settled_on(self) -> dict[str, int]:
+        """On how many users weights are found, and of how many."""
+        return {"users": len(self.ideal), "of": self.of_users}
 
     def value(self, total: Tensor, limit: float | None = None) -> float:
         """NDCG@20 of lists by these scores [users, candidates]; below 0 where exposure is beyond the limit."""

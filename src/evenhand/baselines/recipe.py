@@ -8,7 +8,7 @@ several data sets, dense and sparse (docs/recipe.md), and no number on a test pa
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast, get_args
@@ -115,8 +115,9 @@ class Recipe(Baseline):
         tried = [one.record({id(part): share for part, share in chosen}.get(id(one), 0.0)) for one in search.tried]
         settled = {part_name(one.method): share for one, share in chosen}
         info = {**final.info(self.label, settled), "tried": tried, "aim": aim, "goal": self.goal}
+        info["settled_on"] = search.settled_on
         if again:
-            return final.settle(train, None, seed, device, on_step)[0].having(info=info), final
+            return final.settle(train, None, seed, device, on_step, folder)[0].having(info=info), final
         models = tuple(search.workshop.model(one) for one, _ in chosen)
         return BlendModel(models, shares, train, seeds=(seed,), info=info, fitted_to=train), final
 
@@ -164,6 +165,8 @@ class Search:
     workshop: Workshop
     on_step: OnEpoch | None
     tried: list[Tried] = field(default_factory=list)
+    settled_on: Mapping[str, int] = field(default_factory=dict)
+    """On how many users the shares were found, and of how many."""
 
     def __post_init__(self) -> None:
         self.began = clock()
@@ -266,6 +269,7 @@ class Search:
         taking += [one for one in self.tried if one.method.name in SIGNED and one not in taking]
         lists = Shortlists.of([self.workshop.model(one) for one in taking], self.pairs, self.held)
         limit = EXPOSURE_LIMIT if self.recipe.goal == "exposure" else None
+        self.settled_on = lists.settled_on
         shares, _ = found_weights(lists, [one.method.name in SIGNED for one in taking], limit)
         return [(one, share) for one, share in zip(taking, shares, strict=True) if share]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from evenhand.data.describe import fingerprint
 from evenhand.data.interactions import Interactions
@@ -45,11 +46,14 @@ class Workshop:
         """Write a part, its record last: a part without one was not finished."""
         place = self._place(one.method)
         assert one.fitted is not None
-        size = sum(tensor.numel() * tensor.element_size() for tensor in one.fitted.tensors().values())
-        if place is None or size > _LARGEST:
+        if place is not None:
+            self._write(place, one.fitted, {"ndcg": one.ndcg, "seconds": one.seconds, "epochs": list(one.epochs)})
+
+    @staticmethod
+    def _write(place: Path, part: Part, record: dict[str, Any]) -> None:
+        if sum(tensor.numel() * tensor.element_size() for tensor in part.tensors().values()) > _LARGEST:
             return
-        one.fitted.on_cpu().save(place / "model", force=True)
-        record = {"ndcg": one.ndcg, "seconds": one.seconds, "epochs": list(one.epochs)}
+        part.on_cpu().save(place / "model", force=True)
         with atomic_file(place / "part.json") as path:
             path.write_text(json.dumps(record), encoding="utf-8")
 
@@ -61,6 +65,16 @@ class Workshop:
             one.fitted = load(place / "model")  # type: ignore[assignment]
         assert one.fitted is not None
         return one.fitted
+
+    def fitted(self, method: Method, fit: Callable[[], Part]) -> Part:
+        """A part with nothing left to choose: read again where an earlier run finished it, else fitted and kept."""
+        place = self._place(method)
+        if place is not None and self.find(method) is not None:
+            return cast("Part", load(place / "model"))
+        part = fit()
+        if place is not None:
+            self._write(place, part, {"ndcg": None, "seconds": 0.0, "epochs": []})
+        return part
 
     def how_to_go_on(self, finished: int) -> str:
         """What a person reads who stopped it."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from evenhand.models.base import Model
 
 _TABLE = "recommendations"
+_JSON_ROW = 1200
+"""Bytes of memory that one row of a JSON document takes while it is made, measured."""
 
 
 @flattened
@@ -71,12 +73,15 @@ def command(
 
     Files are read as the training log was, unless options say otherwise. Ids that the model does not know are counted.
     """
+    from torch import device
+
     from evenhand.cli import remembered, show
     from evenhand.metrics.lists import count
     from evenhand.models.factors import load
     from evenhand.models.filters import Asked, joined, notes_of
     from evenhand.models.list_parts import write_lists
     from evenhand.utils.errors import InputError
+    from evenhand.utils.memory import check_memory
     from evenhand.utils.text import one_line, visible
 
     if users is not None and new_users is not None:
@@ -128,6 +133,9 @@ def command(
         if out is not None:
             _write(remembered.with_own_names(lists, loaded), out, table)
     if json:
+        if out is None:
+            what, instead = f"a JSON document of {rows:,} rows", "write a file with --out, or ask for shorter lists"
+            check_memory(rows * _JSON_ROW, device("cpu"), what, instead)
         document = {"recommendations": lists.to_pylist()} if out is None else {"out": shown, "rows": rows}
         show.print_json(document | ({} if folder is None else {"parts": len(written)}) | {"notes": notes})
         return

@@ -132,7 +132,7 @@ def command(
         history = fitted.model.history
         if refit:
             with task(f"{one.label}, on all data") as on_epoch:
-                fitted = one.for_production(fitted, plan.conditions, on_epoch)
+                fitted = one.for_production(fitted, plan.conditions, on_epoch, checkpoints)
         final = fitted.model
         say_size(final)
         final.having(info={**final.info, "data": plan.data}, titles=titles).save(out, force=True)

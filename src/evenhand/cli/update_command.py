@@ -42,6 +42,7 @@ def command(
     from evenhand.models.factors import load
     from evenhand.models.folder import check_ours
     from evenhand.models.titles import carried_titles, note_on
+    from evenhand.training.checkpoints import discard
     from evenhand.utils.errors import InputError
     from evenhand.utils.locks import one_process
     from evenhand.utils.progress import task
@@ -53,6 +54,7 @@ def command(
     old = updated = load(model)
     item = reading.item if remembered.is_given(context, "item") else None
     notes: list[str] = []
+    checkpoints = folder.with_name(f".{folder.name}.checkpoints")  # beside it: the folder is replaced at one stroke
     with one_process(folder):
         check_folder(folder, force)  # again: another process may have finished here meanwhile
         if data is not None:
@@ -60,7 +62,9 @@ def command(
             new = inputs.read_file(data, how, allow_small=True)
             record = extended_record(old.info.get("data"), data, inputs.files_of(data, None), how)
             with task("update") as on_epoch:
-                found = made_by(old).update(old, new, epochs=epochs, device=device, on_epoch=on_epoch)
+                found = made_by(old).update(
+                    old, new, epochs=epochs, device=device, on_epoch=on_epoch, checkpoints=checkpoints
+                )
             updated = found.model.having(
                 info={**found.model.info, "data": record},
                 titles=carried_titles(old.titles, old.known.item_ids, found.model.known.item_ids),
@@ -69,6 +73,7 @@ def command(
         updated, said = remembered.with_newcomers(updated, newcomers, item)
         updated = updated.having(titles=remembered.titles_for(updated, items_file, title))
         updated.save(folder, force=True)
+        discard(checkpoints)
     notes = list(dict.fromkeys([*notes, *said]))
     notes += [] if updated.titles is None else note_on(updated.titles)
     added = {

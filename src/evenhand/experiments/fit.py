@@ -11,6 +11,7 @@ from evenhand.methods import AnyMethod, method_of
 from evenhand.models.base import Model
 from evenhand.objectives import Objective
 from evenhand.training.early_stopping import STOPPING_K
+from evenhand.training.evaluation import users_within_reach
 from evenhand.training.method import Conditions, Method
 from evenhand.training.settings import EVALUATED_UP_TO, ProtocolName, Settings
 from evenhand.utils.progress import OnEpoch, task
@@ -67,7 +68,9 @@ def _protocol(conditions: Conditions, settings: Settings) -> str:
     patience = "" if settings.patience is None else f" or {settings.patience} without a better one"
     there = split.validation.active_users
     measured = min(there, settings.eval_users or EVALUATED_UP_TO)
+    users, sample = int((split.test.activity > 0).sum()), users_within_reach(split.test)
+    tested = "all users" if users <= sample else f"{sample:,} of {users:,} users"
     return (
         f"honest, at most {settings.epochs} epochs{patience}, by NDCG@{min(STOPPING_K, split.n_items)} of "
-        f"{measured:,} of {there:,} validation users; one look at test, with all users"
+        f"{measured:,} of {there:,} validation users; one look at test, with {tested}"
     )

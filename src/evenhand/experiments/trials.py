@@ -14,7 +14,7 @@ from evenhand.metrics.statistics import CONFIDENCE
 from evenhand.metrics.student_t import t_quantile
 from evenhand.metrics.users import UserMetrics
 from evenhand.training.early_stopping import STOPPING_K
-from evenhand.training.evaluation import Evaluator
+from evenhand.training.evaluation import Evaluator, users_within_reach
 from evenhand.training.method import Conditions, Method
 from evenhand.utils.errors import RunError, StoppedError
 
@@ -107,7 +107,8 @@ class TrialEvaluator:
         if [(goal.name, goal.k) for goal in self.goals] == [stopping]:
             return [Verdict((float(np.mean(fit.validation or ())),)) for fit in fits]
         assert split.validation is not None
-        evaluator = Evaluator(split.validation, split.train, self.conditions.hot_items, self.conditions.k)
+        sample = users_within_reach(split.validation)
+        evaluator = Evaluator(split.validation, split.train, self.conditions.hot_items, self.conditions.k, sample)
         return [self._verdict(evaluator.evaluate(fit.scorers)) for fit in fits]
 
     def _verdict(self, seeds: Sequence[dict[int, UserMetrics]]) -> Verdict:

@@ -20,7 +20,7 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.spread_log import SpreadLog
 from evenhand.models.filters import Asked, with_notes
 from evenhand.models.id_lookup import known_positions, list_table, positions
-from evenhand.models.topk import Score, top_by
+from evenhand.models.topk import TABLE_SLOT, Score, check_lists, top_by
 from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -124,6 +124,8 @@ class Model(ABC):
     ) -> pa.Table:
         """What `recommend` answers, once it is known for whom and out of what."""
         replicas = range(len(self.seeds)) if seed == "all" else [self.replica(seed)]
+        if isinstance(k, int):
+            check_lists(len(asked.users) * len(replicas), min(k, self.known.n_items), TABLE_SLOT)
         tables = [self._table(replica, asked, k, known) for replica in replicas]
         if fallback:
             popular = asked.popular_lists(self.known, k)

@@ -45,7 +45,7 @@ LEAST_KNOWN = 10
 SCALES = (0.1, 10.0)
 """How far at least and at most a new item stands out from the mean one, compared with what the ridge says."""
 _LIST = 20
-_USERS, _ITEMS, _FOLDED, _SCORES = 500, 5000, 1000, 2**27
+_USERS, _ITEMS, _FOLDED, _SCORES = 500, 5000, 1000, 2**25
 """Users, items and items left out together on which the two numbers are settled; scores held at once for it."""
 
 

@@ -26,8 +26,9 @@ _WORTH_COMPILING = 2**24
 """Scores from which on it pays to load the compiled selection, if nothing has loaded numba before."""
 _WORTH_SHARING = 2**22
 """Scores of a chunk from which on its rows are shared out among threads."""
-_SLOT, _WORTH_ASKING = 12, 2**28
-"""Bytes of an item and its score in a list; bytes of all lists from which on memory is looked at first."""
+_SLOT, TABLE_SLOT, _WORTH_ASKING = 12, 43, 2**28
+"""Bytes of an item and its score in a list; the same for lists that become a table of ids, measured; bytes of all lists
+from which on memory is looked at first."""
 _LONGEST_COMPILED = 256
 """Longer lists are left to torch: the compiled selection keeps its list sorted by moving entries."""
 _ON_DEVICE: WeakKeyDictionary[Interactions, tuple[torch.device, Tensor, Tensor]] = WeakKeyDictionary()
@@ -65,6 +66,13 @@ def by_product(user_vectors: Tensor, item_vectors: Tensor) -> Score:
     return Products(user_vectors.detach(), item_vectors.detach())
 
 
+def check_lists(users: int, k: int, slot: int = _SLOT) -> None:
+    """Refuse lists that memory has no room for."""
+    if (size := users * k * slot) > _WORTH_ASKING:
+        what = f"a list of {k:,} items for each of {users:,} users"
+        check_memory(size, torch.device("cpu"), what, "ask for fewer users at a time, or for shorter lists")
+
+
 def top_by(
     score: Score,
     n_items: int,
@@ -83,9 +91,7 @@ def top_by(
     """
     if not isinstance(k, int | np.integer) or not 1 <= k <= n_items:
         raise InputError(f"k must lie between 1 and the catalogue's {n_items:,} items, not {k}.")
-    if (size := len(users) * k * _SLOT) > _WORTH_ASKING:
-        what = f"a list of {k:,} items for each of {len(users):,} users"
-        check_memory(size, torch.device("cpu"), what, "ask for fewer users at a time, or for shorter lists")
+    check_lists(len(users), k)
     found = np.empty((len(users), k), dtype=np.int64)
     values = np.empty((len(users), k), dtype=np.float32)
     step = _rows_at_once(score, n_items)

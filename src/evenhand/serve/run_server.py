@@ -37,7 +37,7 @@ def serve(
 
     torch.set_num_threads(1)  # requests share the cores, and none of them is large enough to share out
     hot = HotModel(folder)
-    with _listen(host, port) as listening:
+    with listen(host, port) as listening:
         port = listening.getsockname()[1]
         ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}", hot.current.description)
         server_of(hot).run(sockets=[listening])
@@ -62,10 +62,11 @@ def server_of(hot: HotModel) -> uvicorn.Server:
     )
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """Before anything is promised: an address that is taken is one sentence."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
+    # Where the protocol is not named, asyncio does not send at once, and an answer may wait 40 ms for a receipt.
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((host, port))

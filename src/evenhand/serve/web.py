@@ -35,7 +35,7 @@ def _whole(value: Any) -> Any:
 
 
 Text = Annotated[StrictStr, Field(max_length=LONGEST_ID)]
-Id = Annotated[Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)] | Text, BeforeValidator(_whole)]
+Id = Annotated[Annotated[StrictInt, Field(ge=-(2**53), le=2**53)] | Text, BeforeValidator(_whole)]
 K = Annotated[int, Field(ge=1, le=MOST_K, description="Length of the list."), BeforeValidator(_whole)]
 
 

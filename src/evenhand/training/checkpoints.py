@@ -39,6 +39,8 @@ class Checkpoints:
     folder: Path | None
     identity: Mapping[str, Any]
     """What a resumed run must agree on: data, method, settings, seeds. JSON values."""
+    strict: bool = True
+    """Whether checkpoints of another run are refused; else they are passed over, and removed by the next one."""
     share: float = 0.03
     """Write no more often than keeps the cost below this share of the time; 0 writes every time."""
     notes: list[str] = field(default_factory=list)
@@ -71,7 +73,8 @@ class Checkpoints:
     def how_to_go_on(self, epochs: int) -> str:
         """What to tell somebody who stopped the training after so many epochs."""
         done = f"stopped after {epochs} epoch{'s' if epochs != 1 else ''}"
-        return f"{done}; everything is saved: go on with --resume." if self.folder else f"{done}; nothing was saved."
+        how = "go on with --resume" if self.strict else "run the same command again to go on"
+        return f"{done}; everything is saved: {how}." if self.folder else f"{done}; nothing was saved."
 
     @contextmanager
     def divergence_explained(self) -> Iterator[None]:
@@ -133,13 +136,19 @@ class Checkpoints:
             if content is None:
                 self._damaged.append(path)
                 continue
-            with fitting(self.folder):
-                document = _document(content)
-                self._check(document)
-                tensors, facts = load(content), dict(document["facts"])
+            try:
+                with fitting(self.folder):
+                    document = _document(content)
+                    self._check(document)
+                    tensors, facts = load(content), dict(document["facts"])
+            except InputError:
+                if self.strict:
+                    raise
+                self._damaged.append(path)
+                continue
             self.notes += [f"Checkpoint {_parts(p)[0]} is damaged; the one before it is used." for p in self._damaged]
             return tensors, facts
-        if self._damaged:
+        if self._damaged and self.strict:
             self.notes.append("No checkpoint could be read; starting over.")
         return None
 

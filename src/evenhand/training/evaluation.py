@@ -18,6 +18,8 @@ from evenhand.models.topk import Score, by_product, top_by
 
 _SAMPLE_SEED = 0
 """Draws the users of a sample, where only some are evaluated."""
+MOST_SCORES = 2 * 10**10
+"""Users × items that one evaluation of a finished model scores at most: about half a minute of one CPU core."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,11 @@ class Result:
 
 Results = dict[int, list[Result]]
 """k → one result per replica."""
+
+
+def users_within_reach(held: Interactions) -> int:
+    """How many users a finished model is evaluated on: all of them, unless users × items are beyond MOST_SCORES."""
+    return max(1000, MOST_SCORES // max(1, held.n_items))
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from evenhand.metrics.statistics import Summary, summarise
 from evenhand.models.base import Model
 from evenhand.models.topk import Score
 from evenhand.training.early_stopping import STOPPING_K, evaluator_of
-from evenhand.training.evaluation import Evaluator, Results
+from evenhand.training.evaluation import Evaluator, Results, users_within_reach
 from evenhand.training.settings import ProtocolName, resolve_device
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.progress import OnEpoch
@@ -75,6 +75,11 @@ class Conditions:
         elif not held and protocol == "honest":
             note = "There is no validation part, so nothing was chosen on validation."
             split = replace(split, notes=(*split.notes, note))
+        spread = isinstance(split, SpreadSplit)
+        users = 0 if spread else int((split.test.activity > 0).sum())
+        if protocol == "honest" and not spread and users > (sample := users_within_reach(split.test)):
+            note = f"Test metrics are those of a sample of {sample:,} of {users:,} users, the same for every method."
+            split = replace(split, notes=(*split.notes, note))
         # Without a test part, as in an update or a refit, no lists are evaluated.
         if (len(split.test) or protocol == "paper") and max(lengths) > split.n_items:
             raise InputError(f"k = {max(lengths)} is more than the catalogue's {split.n_items:,} items.")
@@ -88,7 +93,9 @@ class Conditions:
     def measured(self, scorers: Sequence[Score], test: Interactions | None = None) -> Results:
         """Metrics on the test part, or another one, with what users already have left out; empty without one."""
         test = self.split.test if test is None else test
-        return Evaluator(test, self.split.consumed, self.hot_items, self.k).results_by(scorers) if len(test) else {}
+        sample = users_within_reach(test)
+        evaluator = Evaluator(test, self.split.consumed, self.hot_items, self.k, sample)
+        return evaluator.results_by(scorers) if len(test) else {}
 
     def measured_model(self, model: Model) -> Results:
         """Metrics on the test part of the model's best replica; over several processes, of what each of them holds."""
@@ -105,7 +112,7 @@ class Conditions:
         if held is None or not len(held):
             return None
         k = min(STOPPING_K, self.split.n_items)
-        scored = Evaluator(held, self.split.train, self.hot_items, (k,)).evaluate(scorers)
+        scored = Evaluator(held, self.split.train, self.hot_items, (k,), users_within_reach(held)).evaluate(scorers)
         return tuple(one[k].mean("ndcg") for one in scored)
 
 
@@ -295,12 +302,30 @@ class Method(ABC):
         """
 
     @abstractmethod
-    def refit(self, fit: Fit, split: Split, *, device: str = "auto", on_epoch: OnEpoch | None = None) -> Model:
-        """A model for production: fitted to every part, as `fit` found it best, with the seed that recommends."""
+    def refit(
+        self,
+        fit: Fit,
+        split: Split,
+        *,
+        device: str = "auto",
+        on_epoch: OnEpoch | None = None,
+        checkpoints: Path | None = None,
+    ) -> Model:
+        """A model for production: fitted to every part, as `fit` found it best, with the seed that recommends.
 
-    def for_production(self, fit: Fit, conditions: Conditions, on_epoch: OnEpoch | None = None) -> Fit:
+        With a folder for `checkpoints` it goes on where the same refit was interrupted.
+        """
+
+    def for_production(
+        self,
+        fit: Fit,
+        conditions: Conditions,
+        on_epoch: OnEpoch | None = None,
+        checkpoints: Path | None = None,
+    ) -> Fit:
         """The same fitted to everything; a test part that was given stays out, and is measured with that model."""
-        model = self.refit(fit, conditions.split, device=str(conditions.device), on_epoch=on_epoch)
+        own = None if checkpoints is None else checkpoints / "refit"
+        model = self.refit(fit, conditions.split, device=str(conditions.device), on_epoch=on_epoch, checkpoints=own)
         if conditions.split.how != "given" or not len(conditions.split.test):
             return replace(fit, model=model.having(metrics=fit.model.metrics))
         results = conditions.measured_model(model)
@@ -315,8 +340,12 @@ class Method(ABC):
         epochs: int | None = None,
         device: str = "auto",
         on_epoch: OnEpoch | None = None,
+        checkpoints: Path | None = None,
     ) -> Fit:
-        """The method's `model`, made of what it knew and of `new`; new users and items join."""
+        """The method's `model`, made of what it knew and of `new`; new users and items join.
+
+        With a folder for `checkpoints` it goes on where the same update was interrupted.
+        """
 
     def work(self, train: Interactions) -> float:
         """Seconds of one core that a fit in closed form takes, roughly; measured at 800,000 pairs × 41,000 items."""

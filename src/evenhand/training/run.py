@@ -8,7 +8,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from evenhand.objectives import BPR, Objective
 from evenhand.samplers.base import Sampler
 from evenhand.training.checkpoints import Checkpoints
 from evenhand.training.early_stopping import STOPPING_K, evaluator_of, protocol_of
+from evenhand.training.evaluation import users_within_reach
 from evenhand.training.memory_estimate import check_fits, memory_errors_explained, over_ranks, work_of
 from evenhand.training.method import Fit, metrics_json, seed_numbers
 from evenhand.training.settings import ProtocolName, Settings, exact_repeats, resolve_device
@@ -57,7 +58,7 @@ def train(
     hot: str | HotRule | None = None,
     on_epoch: OnEpoch | None = None,
     checkpoints: Path | None = None,
-    resume: bool = False,
+    resume: bool | Literal["matching"] = False,
     start: tuple[Tensor, Tensor] | None = None,
     stop_on: tuple[str, int] = ("ndcg", STOPPING_K),
 ) -> Fit:
@@ -65,7 +66,8 @@ def train(
 
     `label` is what the model calls its method.
     With a folder for `checkpoints`, `resume` goes on from the newest one there: the result is, on a CPU to
-    the last bit, that of a run that was never interrupted. `start` are tables to begin with instead of
+    the last bit, that of a run that was never interrupted; "matching" starts over where that one is of another run.
+    `start` are tables to begin with instead of
     random ones (nan rows stay random). `stop_on` is what the honest protocol chooses and stops on.
 
     Settings in a list belong to one replica each and may differ in lr, weight_decay and l2. Where they or the
@@ -113,18 +115,22 @@ def train(
         "seeds": list(numbers),
         "protocol": [protocol, list(ks), rule.describe(), list(stop_on)],
         "device": where.type,
-        "start": "random" if start is None else "given tables",
+        "start": "random" if start is None else _digest(start),
         "versions": {"evenhand": evenhand.__version__, "torch": str(torch.__version__)},
     }
     if ranks:
         identity["engine"] = trainer.engine.name
-    saved = SpreadCheckpoints(checkpoints, identity) if ranks else Checkpoints(checkpoints, identity)
+        # Over several processes the fit to everything begins again: only a run as a whole goes on.
+        saved: Checkpoints = SpreadCheckpoints(None if resume == "matching" else checkpoints, identity)
+    else:
+        saved = Checkpoints(checkpoints, identity, strict=resume != "matching")
     with exact_repeats(common.deterministic), memory_errors_explained():
-        history, seconds = trainer.run(stopping, evaluator, saved, resume=resume, on_epoch=on_epoch)
+        history, seconds = trainer.run(stopping, evaluator, saved, resume=bool(resume), on_epoch=on_epoch)
     chosen = Vectors(*on_cpu(stopping.vectors))
     results = stopping.results()
     if results is None:  # the one look at test
-        look = evaluator_of(split.test, split.consumed, hot_mask, ks)
+        sample = users_within_reach(split.test) if isinstance(split.test, Interactions) else None
+        look = evaluator_of(split.test, split.consumed, hot_mask, ks, sample)
         results = look.results(chosen) if len(split.test) else {}
     best = int(np.argmax(stopping.value))
     model = FactorModel(
@@ -189,8 +195,12 @@ def refitted(
     objective: Objective = _BPR,
     device: str = "auto",
     on_epoch: OnEpoch | None = None,
+    checkpoints: Path | None = None,
 ) -> Model:
-    """A model for production: trained on every part, for as many epochs as were best on average."""
+    """A model for production: trained on every part, for as many epochs as were best on average.
+
+    With a folder for `checkpoints` it goes on where the same refit was interrupted.
+    """
     everything: Any = split.everything
     said = f"{split.description}; refitted on all parts", split.notes
     mine = everything.mine if isinstance(everything, SpreadLog) else everything
@@ -200,8 +210,16 @@ def refitted(
     best = fitted.model.seeds[fitted.model.best]
     label = fitted.model.info["method"]
     return train(
-        whole, encoder, sampler, [best], settings, objective=objective, label=label, device=device, on_epoch=on_epoch
-    ).model
+        whole, encoder, sampler, [best], settings, objective=objective, label=label, device=device, on_epoch=on_epoch,
+        checkpoints=checkpoints, resume="matching",
+    ).model  # fmt: skip
+
+
+def _digest(tables: tuple[Tensor, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for table in tables:
+        digest.update(table.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def versions(device: torch.device) -> dict[str, str]:

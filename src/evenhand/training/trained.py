@@ -195,11 +195,19 @@ class Trained(Method):
             return [whole]
         return [_part(whole, slice(n * each, (n + 1) * each), one) for n, one in enumerate(methods)]
 
-    def refit(self, fit: Fit, split: Split, *, device: str = "auto", on_epoch: OnEpoch | None = None) -> Model:
+    def refit(
+        self,
+        fit: Fit,
+        split: Split,
+        *,
+        device: str = "auto",
+        on_epoch: OnEpoch | None = None,
+        checkpoints: Path | None = None,
+    ) -> Model:
         one = fit.again if isinstance(fit.again, Trained) else self
         return refitted(
             fit, split, one.encoder, one.sampler, one.settings,
-            objective=one.objective, device=device, on_epoch=on_epoch,
+            objective=one.objective, device=device, on_epoch=on_epoch, checkpoints=checkpoints,
         )  # fmt: skip
 
     def update(
@@ -210,6 +218,7 @@ class Trained(Method):
         epochs: int | None = None,
         device: str = "auto",
         on_epoch: OnEpoch | None = None,
+        checkpoints: Path | None = None,
     ) -> Fit:
         if not isinstance(model, FactorModel):
             raise InputError("the model does not say how it was made, so it cannot be updated.")
@@ -222,7 +231,7 @@ class Trained(Method):
         )
         return updated(
             model, new, self.encoder, self.sampler, settings,
-            objective=self.objective, label=self.asked, device=device, on_epoch=on_epoch,
+            objective=self.objective, label=self.asked, device=device, on_epoch=on_epoch, checkpoints=checkpoints,
         )  # fmt: skip
 
     def explain(self, conditions: Conditions) -> str:

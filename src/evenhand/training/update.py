@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +39,7 @@ def updated(
     seed: int = 0,
     device: str = "auto",
     on_epoch: OnEpoch | None = None,
+    checkpoints: Path | None = None,
 ) -> Fit:
     """Train the model further, on what it knew and on `new`.
 
@@ -69,6 +71,8 @@ def updated(
         device=device,
         on_epoch=on_epoch,
         start=start,
+        checkpoints=checkpoints,
+        resume="matching",
     )
     return replace(fitted, notes=(*notes, *fitted.notes))
 
