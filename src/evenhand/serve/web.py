@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
-import anyio.to_thread
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
@@ -124,8 +122,6 @@ def application(hot: HotModel) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        # As many requests at once as there are cores; the others wait in line.
-        anyio.to_thread.current_default_thread_limiter().total_tokens = max(2, os.cpu_count() or 2)
         hot.start()
         try:
             yield

@@ -153,10 +153,11 @@ class World:
 
         patience = timedelta(seconds=seconds)
         with _connected():
-            store, rank, size = next(rendezvous("env://", timeout=patience))
-            dist.init_process_group(
-                "gloo", store=PrefixStore("group", store), rank=rank, world_size=size, timeout=patience
-            )
+            given, rank, size = next(rendezvous("env://", timeout=patience))
+            # A launcher that starts all again may keep its store, with the addresses of processes that are gone.
+            store = PrefixStore(f"start-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", given)
+            group = PrefixStore("group", store)
+            dist.init_process_group("gloo", store=group, rank=rank, world_size=size, timeout=patience)
         place = int(os.environ.get("LOCAL_RANK", rank))
         has_gpu = torch.cuda.is_available() and place < torch.cuda.device_count() and dist.is_nccl_available()
         world = World(rank, size, store, torch.device("cuda", place) if has_gpu else None)
