@@ -13,14 +13,12 @@ import jsonschema
 import pytest
 
 from evenhand.data.datasets.known import DATASETS
-from evenhand.data.splits import Split, given_split
+from evenhand.data.splits import Split
 from evenhand.experiments import benchmark
-from evenhand.experiments.aims import aimed
 from evenhand.experiments.benchmark import Cell, cells_of, method_named, run_benchmark
 from evenhand.experiments.results import Results, Run
 from evenhand.experiments.scoreboard import schema, scoreboard
 from evenhand.experiments.suite import QUESTIONS, Suite, Test, dataset_tests, known_suite, own_tests
-from evenhand.methods import parse
 from evenhand.utils.errors import InputError, StoppedError
 from made_scoreboard import made_scoreboard
 from run_cli import evenhand, small_log, write_log
@@ -91,21 +89,6 @@ def test_a_known_set_outside_the_suite_has_the_tests_of_its_parts() -> None:
     assert [one.test for one in dataset_tests("demo", None, None)] == ["exposure", "iid", "shift"]
     with pytest.raises(InputError, match="unknown test of demo 'given'"):
         dataset_tests("demo", ("given",), None)
-
-
-# ---- a method is fitted for the test it will face
-
-
-@pytest.mark.parametrize(("how", "aim"), [("random", "log"), ("popularity-shift", "items"), ("time", "next")])
-def test_a_recipe_aims_at_what_validation_asks(how: str, aim: str) -> None:
-    log = small_log()
-    drawn = log.split(how=how)
-    given = given_split(drawn.consumed, drawn.test, validation=0.1, validation_how=how)
-    for split in (drawn, given):
-        one = aimed(parse("recipe:budget=2"), split)
-        assert (one.parameters()["aim"], one.label) == (aim, "recipe:budget=2")
-        assert aimed(parse("recipe:aim=log"), split).parameters()["aim"] == "log"
-        assert aimed(parse("ease"), split) == parse("ease")
 
 
 def test_the_encoder_may_stand_before_the_method() -> None:

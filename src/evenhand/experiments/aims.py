@@ -8,17 +8,15 @@ another.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from evenhand.data.splits import Split
 from evenhand.metrics.catalogue import FRONT, GLANCE, METRICS
 from evenhand.metrics.statistics import Estimate, compare_metric, estimate_metric
 from evenhand.metrics.users import UserMetrics
 from evenhand.training.evaluation import Results
-from evenhand.training.method import Method
 from evenhand.utils.errors import InputError, unknown
 
 ACCURACY = FRONT[0]
@@ -33,14 +31,12 @@ class Aim:
     title: str
     aim: str
     """To follow "To"."""
-    parameter: str = ""
-    """What methods call it that can be fitted for an aim."""
 
 
 AIMS: Mapping[str, Aim] = {
-    "iid": Aim("random", "predicts the log", "predict the log", "log"),
-    "shift": Aim("popularity-shift", "finds each item its users", "find each item its users", "items"),
-    "time": Aim("time", "predicts what comes next", "predict what comes next", "next"),
+    "iid": Aim("random", "predicts the log", "predict the log"),
+    "shift": Aim("popularity-shift", "finds each item its users", "find each item its users"),
+    "time": Aim("time", "predicts what comes next", "predict what comes next"),
 }
 _ELSEWHERE = {
     "given": Aim("given", "predicts the given test", "predict the given test"),
@@ -64,14 +60,6 @@ def aims_named(tests: str | Sequence[str]) -> tuple[str, ...]:
 def kind_of(how: str) -> str:
     """Which kind of test a split holds; a test part that came from elsewhere has no name but "given"."""
     return _KIND.get(how, "given")
-
-
-def aimed(method: Method, split: Split) -> Method:
-    """A method that has an aim and was not told one, with that of the validation part on which it will choose."""
-    kind = AIMS.get(kind_of(split.validation_how or split.how))
-    if kind is None or "aim" not in method.parameters() or "aim" in method.named:
-        return method
-    return replace(method.having({"aim": kind.parameter}), asked=method.label)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
 from evenhand.encoders import Encoder, describe_encoder, encoder_named
-from evenhand.experiments.aims import AIMS, Answer, aimed, aims_named, aims_sentence, answer, kind_of
+from evenhand.experiments.aims import AIMS, Answer, aims_named, aims_sentence, answer, kind_of
 from evenhand.experiments.search_space import search_space
 from evenhand.experiments.tune import TuneResult
 from evenhand.experiments.tune import tune as search
@@ -195,7 +195,7 @@ def compare(
     settings = (settings or Settings()).under(protocol)
     if refit and (protocol == "paper" or conditions.split.validation is None):
         raise InputError("a refit joins validation to train, and there is no validation part; leave it out.")
-    chosen = [aimed(one, split).under(conditions) for one in asked]
+    chosen = [one.under(conditions) for one in asked]
     bars = tasks(len(chosen) * (2 if tune else 1)) if progress is True else nullcontext(progress or None)
     fits: dict[str, Fit] = {}
     tuned: dict[str, TuneResult] = {}

@@ -67,8 +67,8 @@ class Test:
     """A name of `QUESTIONS`."""
     how: str
     """The rule that draws the test part, or given."""
-    validation: str
-    """The rule that draws validation."""
+    validation: str | None = None
+    """The rule that draws validation; None leaves it to `given_split`."""
     dataset: str | None = None
     folder: str | None = None
     """In the data directory; with `files`."""
@@ -185,7 +185,7 @@ def own_tests(data: str, tests: Sequence[str] | None, reading: Mapping[str, Any]
         if name == "given" and not parts:
             raise InputError(f"'{data}' holds no train and test files, so it has no given test.")
         how = "given" if name == "given" else AIMS[name].how
-        one = Test(Path(data).stem, name, how, "random" if how == "given" else how, files=files, reading=values)
+        one = Test(Path(data).stem, name, how, None if how == "given" else how, files=files, reading=values)
         pairs = one.split(None).parts().values()
         found.append(replace(one, content=" ".join(fingerprint(part) for part in pairs)))
     return tuple(found)
@@ -194,8 +194,8 @@ def own_tests(data: str, tests: Sequence[str] | None, reading: Mapping[str, Any]
 def dataset_tests(name: str, tests: Sequence[str] | None, data_dir: str | None) -> tuple[Test, ...]:
     """The tests of a data set that is known by name and not in the suite: of its own part, where it has one."""
     own = [part for part in DATASETS[name].test_parts if part != "random"]
-    parts = (
-        {"given": ("given", "random")} if "given" in own else {"exposure": ("given", "popularity-shift")} if own else {}
+    parts: dict[str, tuple[str, str | None]] = (
+        {"given": ("given", None)} if "given" in own else {"exposure": ("given", "popularity-shift")} if own else {}
     )
     parts |= {test: (aim.how, aim.how) for test, aim in AIMS.items()}
     names = tests or (*(test for test in parts if test not in AIMS), "iid", "shift")
