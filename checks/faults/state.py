@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 COMPLETE, SET_STATE = 1, 6
 """Optuna's numbers in a journal of trials."""
-_TEMPORARY = re.compile(r".*\.(partial|old)|\.checkpoints|\.work|.*\.lock.*")
+_TEMPORARY = re.compile(r".*\.(partial|old)|\..*checkpoints|\.work|.*\.lock.*")
 
 
 def saved_epochs(folder: Path) -> dict[str, list[dict[str, Any]]]:

@@ -32,7 +32,7 @@ from evenhand.experiments.results import DIGITS, Results, Run, work_folder
 from evenhand.experiments.search_space import search_space
 from evenhand.experiments.suite import Test
 from evenhand.methods import parse
-from evenhand.metrics.catalogue import HEADLINE
+from evenhand.metrics.catalogue import MEASURED, SCOREBOARD
 from evenhand.metrics.statistics import estimate_metric
 from evenhand.training.checkpoints import discard
 from evenhand.training.method import Method
@@ -46,8 +46,8 @@ EXPERIMENT = "scoreboard"
 K, KS = 20, (5, 10, 20)
 METHODS = ("popular", "itemknn", "ease", "als", "gfcf", "softmax", "dns", "auc-ns", "lightgcn/dns", "recipe")
 TRIALS = 8
-KEPT = ("recall", "ndcg", "precision", HEADLINE, "top_tenth_share", "top_tenth_ratio", "coverage")
-WITH_INTERVALS = ("recall", "ndcg", HEADLINE)
+KEPT = (*MEASURED, "precision")
+WITH_INTERVALS = SCOREBOARD
 _LAST_WORDS = 60.0
 """Seconds that a cell has to save its work when it is told to stop."""
 

@@ -13,10 +13,10 @@ from typing import Any
 from evenhand.experiments.benchmark import EXPERIMENT, WITH_INTERVALS, K
 from evenhand.experiments.results import Results, Run, as_written
 from evenhand.experiments.suite import QUESTIONS, Suite, Test
+from evenhand.metrics.catalogue import MEASURED
 
 SCHEMA = Path(__file__).with_name("scoreboard.schema.json")
 FORMAT = 1
-MEASURES = ("recall", "ndcg", "exposure_gap", "top_tenth_share", "top_tenth_ratio", "coverage")
 
 
 def schema() -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _row(run: Run) -> dict[str, Any]:
         "encoder": run.encoder,
         "status": "measured" if known else "failed",
         "problem": details.get("problem"),
-        "metrics": {name: run.summary(f"{name}@{K}") for name in MEASURES if f"{name}@{K}" in run.measured},
+        "metrics": {name: run.summary(f"{name}@{K}") for name in MEASURED if f"{name}@{K}" in run.measured},
         "intervals": {name: intervals[f"{name}@{K}"] for name in WITH_INTERVALS if f"{name}@{K}" in intervals},
         "validation_ndcg": run.summary("validation ndcg@10")["mean"] if "validation ndcg@10" in run.measured else None,
         "seconds": run.seconds,

@@ -496,6 +496,10 @@ SUMMARY = (
     *("entropy", "popularity_lift", "aplt", "poprsp", "js_distance"),
 )
 """What an audit prints, the headline first."""
+SCOREBOARD = ("recall", "ndcg", HEADLINE)
+"""What a benchmark shows with intervals."""
+MEASURED = (*SCOREBOARD, "top_tenth_share", "top_tenth_ratio", "coverage")
+"""What it keeps for every cell, beside precision."""
 SLICE_CHART = ("ndcg", "recall", "precision", "ohr")
 """What the chart of a slice shows: the first that the slice has."""
 SLICED = ("precision", "recall", "ndcg", "hit_rate", *RATES, "arp", "aplt", "popularity_lift")

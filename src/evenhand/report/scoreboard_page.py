@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.audit.audit_files import write_text
+from evenhand.metrics.catalogue import MEASURED, SCOREBOARD
 from evenhand.report.html_text import isolated, number
 from evenhand.report.labels import described
 from evenhand.report.render import Cell, Column, Origin, Table, render
@@ -149,7 +150,7 @@ def scoreboard_rows(board: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
             elif row["status"] == "failed":
                 yield (*where, row["name"], "failed", "", "", "", "", "")
             else:
-                values = (_short(row["metrics"][name]["mean"]) for name in ("recall", "ndcg", "exposure_gap"))
+                values = (_short(row["metrics"][name]["mean"]) for name in SCOREBOARD)
                 top = _short(row["metrics"]["top_tenth_share"]["mean"], 2)
                 yield (*where, row["name"], *values, top, f"{_seconds(row):,.0f}", _gigabytes(row))
 
@@ -261,7 +262,7 @@ def _html_row(row: Mapping[str, Any], best: float | None) -> list[Cell | str]:
 
     return [
         Cell(isolated(row["name"]), below=", ".join(told)),
-        *(measured(key) for key in ("recall", "ndcg", "exposure_gap")),
+        *(measured(key) for key in SCOREBOARD),
         measured("top_tenth_share", 2),
         Cell(number(_seconds(row), 1), _seconds(row), f"{number(row['seconds'], 1)} by the clock"),
         Cell(_gigabytes(row), row["memory_mb"] or 0),
@@ -287,7 +288,7 @@ def _printed(row: Mapping[str, Any]) -> str:
 
 
 def _exposure(row: Mapping[str, Any]) -> str:
-    gap, top, ratio = (row["metrics"][name]["mean"] for name in ("exposure_gap", "top_tenth_share", "top_tenth_ratio"))
+    gap, top, ratio = (row["metrics"][name]["mean"] for name in MEASURED[2:5])
     return f"{_short(gap, 3)}, {_short(top, 2)} ({'–' if ratio is None else f'{ratio:.1f}'})"
 
 
