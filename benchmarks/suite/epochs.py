@@ -77,7 +77,7 @@ def epoch_of(running: Trainer, at_least: float) -> Callable[[], float]:
 
 def als_iteration(data: Data, at_least: float) -> Callable[[], float]:
     baseline = eh.ALS(factors=DIM, iterations=15)
-    return lambda: filled(lambda: baseline.fit(data.split.train), at_least) / baseline.iterations
+    return lambda: filled(lambda: baseline.fit_pairs(data.split.train), at_least) / baseline.iterations
 
 
 def precision(data: Data, sampler: Sampler, engine: EngineName, epochs: int) -> float:
