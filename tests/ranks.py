@@ -42,7 +42,6 @@ def on_ranks(
         "WORLD_SIZE": str(size),
         world.TIMEOUT: str(wait_for),
         "OMP_NUM_THREADS": "1",
-        "NUMBA_NUM_THREADS": "1",
     }
     pipes = [_context.Pipe(duplex=False) for _ in range(size)]
     processes = [
