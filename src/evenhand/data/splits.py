@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,14 +23,16 @@ from evenhand.utils.errors import InputError
 from evenhand.utils.text import count
 from evenhand.utils.world import World
 
+Log = TypeVar("Log", Interactions, SpreadLog)
+
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class Parts(Generic[Log]):
     """Disjoint parts that share one vocabulary of users and items."""
 
-    train: Interactions
-    validation: Interactions | None
-    test: Interactions
+    train: Log
+    validation: Log | None
+    test: Log
     description: str
     """How the parts came about, for reports."""
     notes: tuple[str, ...] = ()
@@ -41,7 +43,7 @@ class Split:
     """The rule that drew the validation part; None where that was given, or there is none."""
 
     @cached_property
-    def consumed(self) -> Interactions:
+    def consumed(self) -> Log:
         """Train and validation together: what a user already has when test items are recommended."""
         return self.train if self.validation is None else self.train.union(self.validation)
 
@@ -51,11 +53,11 @@ class Split:
         return {}
 
     @cached_property
-    def everything(self) -> Interactions:
+    def everything(self) -> Log:
         """What a model for production is fitted to: all parts, but for a test part that was given as such."""
         return self.consumed if self.how == "given" else self.consumed.union(self.test)
 
-    def parts(self) -> dict[str, Interactions]:
+    def parts(self) -> dict[str, Log]:
         """The parts that there are, by name."""
         named = {"train": self.train, "validation": self.validation, "test": self.test}
         return {name: part for name, part in named.items() if part is not None}
@@ -68,6 +70,11 @@ class Split:
     def n_items(self) -> int:
         return self.train.n_items
 
+
+@dataclass(frozen=True, eq=False)
+class Split(Parts[Interactions]):
+    """The parts of a log that one process holds."""
+
     def __repr__(self) -> str:
         validation = 0 if self.validation is None else len(self.validation)
         sizes = f"train {len(self.train):,}, validation {validation:,}, test {len(self.test):,}"
@@ -75,16 +82,8 @@ class Split:
 
 
 @dataclass(frozen=True, eq=False)
-class SpreadSplit:
-    """The same for a log that is spread over processes."""
-
-    train: SpreadLog
-    validation: SpreadLog | None
-    test: SpreadLog
-    description: str
-    notes: tuple[str, ...] = ()
-    how: str = "given"
-    validation_how: str | None = None
+class SpreadSplit(Parts[SpreadLog]):
+    """The parts of a log that is spread over processes."""
 
     @staticmethod
     def of(split: Split | SpreadSplit, world: World) -> SpreadSplit:
@@ -94,30 +93,6 @@ class SpreadSplit:
         train, test = SpreadLog.of(split.train, world), SpreadLog.of(split.test, world)
         validation = None if split.validation is None else SpreadLog.of(split.validation, world)
         return SpreadSplit(train, validation, test, split.description, split.notes, split.how, split.validation_how)
-
-    @cached_property
-    def consumed(self) -> SpreadLog:
-        return self.train if self.validation is None else self.train.union(self.validation)
-
-    @cached_property
-    def hot_masks(self) -> dict[Any, np.ndarray]:
-        return {}
-
-    @cached_property
-    def everything(self) -> SpreadLog:
-        return self.consumed if self.how == "given" else self.consumed.union(self.test)
-
-    def parts(self) -> dict[str, SpreadLog]:
-        named = {"train": self.train, "validation": self.validation, "test": self.test}
-        return {name: part for name, part in named.items() if part is not None}
-
-    @property
-    def n_users(self) -> int:
-        return self.train.n_users
-
-    @property
-    def n_items(self) -> int:
-        return self.train.n_items
 
     @property
     def mine(self) -> Split:

@@ -249,8 +249,8 @@ def _html_row(row: Mapping[str, Any], best: float | None) -> list[Cell | str]:
         return [name, *values, empty, empty, empty, empty]
     if row["status"] == "failed":
         return [Cell(isolated(row["name"]), below="failed"), *[Cell("–", float("nan"))] * 2, empty, empty, empty, empty]
-    told = [f"{row['trials']} trials"] if row["trials"] else []
-    told += [f"{row['seeds']} seeds"] if row["seeds"] > 1 else []
+    details = [f"{row['trials']} trials"] if row["trials"] else []
+    details += [f"{row['seeds']} seeds"] if row["seeds"] > 1 else []
 
     def measured(key: str, digits: int = 4) -> Cell:
         value = row["metrics"][key]["mean"]
@@ -261,7 +261,7 @@ def _html_row(row: Mapping[str, Any], best: float | None) -> list[Cell | str]:
         return Cell(_short(value, digits), at, below, interval=known, best=key == "ndcg" and value == best)
 
     return [
-        Cell(isolated(row["name"]), below=", ".join(told)),
+        Cell(isolated(row["name"]), below=", ".join(details)),
         *(measured(key) for key in SCOREBOARD),
         measured("top_tenth_share", 2),
         Cell(number(_seconds(row), 1), _seconds(row), f"{number(row['seconds'], 1)} by the clock"),

@@ -258,19 +258,19 @@ class World:
         import torch
         import torch.distributed as dist
 
-        told = _bytes(document if self.rank == 0 else None)
-        length = self.agree(len(told))
+        packed = _bytes(document if self.rank == 0 else None)
+        length = self.agree(len(packed))
         if self.rank:
-            told = torch.empty(length, dtype=torch.uint8)
+            packed = torch.empty(length, dtype=torch.uint8)
         with _connected():
-            dist.broadcast(told, 0)
-        return _document(told)
+            dist.broadcast(packed, 0)
+        return _document(packed)
 
     def gathered(self, document: Any) -> list[Any]:
         """The JSON documents of all ranks, everywhere."""
         if self.size == 1:
             return [document]
-        return [_document(told) for told in self.exchange([_bytes(document)] * self.size)]
+        return [_document(packed) for packed in self.exchange([_bytes(document)] * self.size)]
 
     def barrier(self) -> None:
         """Wait until all have come here."""
@@ -373,8 +373,8 @@ def _bytes(document: Any) -> Tensor:
     return torch.frombuffer(bytearray(json.dumps(document).encode()), dtype=torch.uint8)
 
 
-def _document(told: Tensor) -> Any:
-    return json.loads(told.numpy().tobytes())
+def _document(packed: Tensor) -> Any:
+    return json.loads(packed.numpy().tobytes())
 
 
 def _one() -> Tensor:

@@ -20,7 +20,7 @@ _ROWS, _BUFFER = 2**17, 2**20
 
 @contextmanager
 def opened_parquet(file: File) -> Iterator[Any]:
-    """A `pyarrow.parquet.ParquetFile`; what is wrong with it is told in one sentence."""
+    """A `pyarrow.parquet.ParquetFile`; what is wrong with it is reported in one sentence."""
     import pyarrow.parquet as pq
 
     try:
@@ -50,10 +50,10 @@ class Footer:
     @staticmethod
     def of(file: File, columns: Sequence[Column]) -> Footer:
         with opened_parquet(file) as parquet:
-            schema, told = parquet.schema_arrow, parquet.metadata
+            schema, footer = parquet.schema_arrow, parquet.metadata
             chosen = pick(columns, schema.names, file.label)
             return Footer(
-                tuple(told.row_group(group).num_rows for group in range(told.num_row_groups)),
+                tuple(footer.row_group(group).num_rows for group in range(footer.num_row_groups)),
                 {role: schema.names[place] for role, place in chosen.items()},
                 {c.role: _id_type(schema.types[chosen[c.role]]) for c in columns if c.kind == "id"},
             )

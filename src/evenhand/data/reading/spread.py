@@ -69,14 +69,14 @@ def read_spread(
         nothing = np.empty(0, dtype=np.int32), pa.array([], pa.string())
         users.add(*(nothing if clean is None else clean.users))
         items.add(*(nothing if clean is None else clean.items))
-    told = _added_up(world, left_out)
-    cleaned = skipped({why: n for why, n in told.items() if not why.startswith("_")})
-    if min_rating is not None and not told["_rated"]:
+    added_up = _added_up(world, left_out)
+    cleaned = skipped({why: n for why, n in added_up.items() if not why.startswith("_")})
+    if min_rating is not None and not added_up["_rated"]:
         raise no_such_rating(plan.label, min_rating)
-    if not told["_kept"]:
+    if not added_up["_kept"]:
         raise InputError(f"no row of {plan.label} is left: {'; '.join(cleaned)}.")
     ratings, times = (
-        numbers[role].finish() if told[f"_{role}{'s_kept' if cleaned else 's'}"] else None for role in _NUMBERS
+        numbers[role].finish() if added_up[f"_{role}{'s_kept' if cleaned else 's'}"] else None for role in _NUMBERS
     )
     user_rows, user_ids = users.finish()
     item_rows, item_ids = items.finish()

@@ -43,7 +43,7 @@ def exchange_ids(world: World, parts: Sequence[pa.Array]) -> list[pa.Array]:
     if world.size == 1:
         return list(parts)
     kind = parts[0].type
-    return [_unpacked(told, kind) for told in world.exchange([_packed(part) for part in parts])]
+    return [_unpacked(packed, kind) for packed in world.exchange([_packed(part) for part in parts])]
 
 
 def exchange_arrays(world: World, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -99,8 +99,8 @@ def _packed(ids: pa.Array) -> Tensor:
     return torch.from_numpy(np.concatenate([head, ends.astype(np.int32).view(np.uint8), content]))
 
 
-def _unpacked(told: Tensor, kind: pa.DataType) -> pa.Array:
-    content = told.numpy()
+def _unpacked(packed: Tensor, kind: pa.DataType) -> pa.Array:
+    content = packed.numpy()
     if pa.types.is_integer(kind):
         return pa.array(np.frombuffer(content.tobytes(), dtype=np.int64))
     n = int(content[:8].copy().view(np.int64)[0])

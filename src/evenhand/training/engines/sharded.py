@@ -239,7 +239,7 @@ class ShardedEngine(Engine):
                 won[r] = int(2 * tables.won[0, : len(of)].sum())
             steps.slopes_of(of, share.positives, share.negatives, table, rows, size, losses, share.slopes)
             offset, hot = r * self._n_items, self.trainer.hot.numpy()
-            steps.told(of, share.negatives, losses, hot, *self._held, asked, offset, tally[:, r])
+            steps.counted(of, share.negatives, losses, hot, *self._held, asked, offset, tally[:, r])
             steps.sum_users(
                 r, of, share.positives, share.negatives, share.slopes, rows, users.slot, users.touched, users.times,
                 users.gradient, self._used,

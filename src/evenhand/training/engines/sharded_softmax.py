@@ -85,7 +85,7 @@ class ShardedSoftmaxEngine(ShardedEngine):
             losses = self._differentiate(r, share, rows, torch.from_numpy(users.rows[r]))
             shared.append(self._total.clone())
             nearby = share.ids_drawn[share.place % self._n]
-            steps.told_of(share.users, nearby, losses, *self._held, tally[:, r])
+            steps.counted_of(share.users, nearby, losses, *self._held, tally[:, r])
             steps.sum_given_users(
                 r, share.users, share.of_users, users.slot, users.touched, users.times, users.gradient, self._used
             )

@@ -193,7 +193,7 @@ def slopes_of(
 
 
 @compiled(error_model="numpy")
-def told(
+def counted(
     of: Any, negatives: Any, losses: Any, hot: Any, held: Any, held_items: Any, asked: Any, offset: Any, tally: Any
 ) -> None:
     """Add to `tally` [3], in whole numbers: losses, hot negatives, held-out ones."""
@@ -205,7 +205,7 @@ def told(
 
 
 @compiled(error_model="numpy")
-def told_of(of: Any, negatives: Any, losses: Any, held: Any, held_items: Any, tally: Any) -> None:
+def counted_of(of: Any, negatives: Any, losses: Any, held: Any, held_items: Any, tally: Any) -> None:
     """The same where a batch shares its negatives: one of them [n] for each positive is looked up."""
     for b in range(len(of)):
         tally[0] += _loss_in_units(losses[b])
