@@ -8,7 +8,7 @@ judged from the model's own score rank (trusted as far as α) and the item's pop
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,7 +16,17 @@ import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
-from evenhand.samplers.base import Batch, BoundSampler, Sampler, best, check_drawn, products, rows, stacked
+from evenhand.samplers.base import (
+    Batch,
+    Looked,
+    LookingSampler,
+    Sampler,
+    best,
+    check_drawn,
+    products,
+    rows,
+    stacked,
+)
 from evenhand.samplers.counting import count_below, counter
 from evenhand.samplers.unobserved import UnobservedDistribution, scaled
 from evenhand.utils.errors import InputError, unknown
@@ -155,7 +165,7 @@ class AUCSampler(Sampler):
         return AUCBound(replicas, train, device)
 
 
-class AUCBound(BoundSampler):
+class AUCBound(LookingSampler):
     needs_vectors = True
 
     def __init__(self, samplers: Sequence[AUCSampler], train: Interactions, device: torch.device | str) -> None:
@@ -169,7 +179,9 @@ class AUCBound(BoundSampler):
         self._row_start = torch.from_numpy(train.indptr[:-1]).to(self.device)
         self._items = torch.from_numpy(train.items).to(self.device)
         self.auto = torch.tensor([s.alpha == "auto" for s in samplers], device=self.device)
-        self._any_auto = any(s.alpha == "auto" for s in samplers)
+        self.follows = any(s.alpha == "auto" for s in samplers)
+        self.won: Callable[[Tensor], None] = self._follow
+        """Told of a batch's probes: 1 where the positive one is above, ½ at a tie; an engine may gather them first."""
         start = [0.5 if s.alpha == "auto" else float(s.alpha) for s in samplers]
         self.alpha = torch.tensor(start, device=self.device)
         """float32 [R]: fixed, or the running macro-AUC where it is automatic."""
@@ -186,7 +198,7 @@ class AUCBound(BoundSampler):
         return n * self.candidates + 2 * self.probes
 
     def state(self) -> dict[str, Tensor]:
-        return {"alpha": self.alpha} if self._any_auto else {}
+        return {"alpha": self.alpha} if self.follows else {}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         if state:
@@ -195,13 +207,16 @@ class AUCBound(BoundSampler):
     def diagnostics(self) -> dict[str, Tensor]:
         return {"alpha": self.alpha.clone()}
 
-    def choose(self, batch: Batch) -> Tensor:
-        users, probes = batch.users, self.probes
-        pool, negatives = self.distribution.draw(users, batch.uniforms[..., :-probes]).split(
-            [batch.n * self.candidates, probes], dim=-1
-        )
-        positives = self._draw_positives(users, batch.uniforms[..., -probes:])
-        x, positive, negative, rank = self._scores(batch, pool, positives, negatives)
+    def look(self, users: Tensor, uniforms: Tensor, n: int) -> Tensor:
+        """Candidates, negative probes, positive probes."""
+        drawn = self.distribution.draw(users, uniforms[..., : -self.probes])
+        owner = users.unsqueeze(-1)
+        place = self._row_start[owner] + scaled(uniforms[..., -self.probes :], self.observed[owner])
+        return torch.cat([drawn, self._items[place].long()], dim=-1)
+
+    def pick(self, batch: Batch, looked: Looked) -> Tensor:
+        users, pool = batch.users, looked.items[..., : batch.n * self.candidates]
+        x, positive, negative, rank = self._scores(batch, looked, pool)
 
         tau = torch.gather(self.prior, 1, pool.flatten(1)).view(pool.shape)
         true_negative = posterior(rank, tau, self.alpha.clamp(0.5, 1.0).view(-1, 1, 1))
@@ -215,45 +230,35 @@ class AUCBound(BoundSampler):
             value = exact_gain(
                 x.view(pools), positive.unsqueeze(2), true_negative.view(pools), observed, unobserved, self.inside
             )
-        chosen = best(pool, value, batch.n)
-        if self._any_auto:
-            self._follow(positive, negative)
-        return chosen
+        if self.follows:
+            won = (positive > negative).float() + 0.5 * (positive == negative).float()
+            self.won(won)
+        return best(value, batch.n)
 
-    def _follow(self, positive: Tensor, negative: Tensor) -> None:
+    def _follow(self, won: Tensor) -> None:
         """Let the running macro-AUC take note of a batch's probes, where α is automatic."""
-        won = (positive > negative).float() + 0.5 * (positive == negative).float()
         followed = AVERAGE * self.alpha + (1 - AVERAGE) * won.mean((1, 2))
         self.alpha.copy_(torch.where(self.auto, followed, self.alpha))
 
-    def _draw_positives(self, users: Tensor, uniforms: Tensor) -> Tensor:
-        owner = users.unsqueeze(-1)
-        place = self._row_start[owner] + scaled(uniforms, self.observed[owner])
-        return self._items[place].long()
-
-    def _scores(
-        self, batch: Batch, pool: Tensor, positives: Tensor, negatives: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _scores(self, batch: Batch, looked: Looked, pool: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Scores of candidates and probes, and the candidates' rank among all items or the shared draws."""
         assert batch.user_vectors is not None
         assert batch.item_vectors is not None
         users = rows(batch.user_vectors, batch.users)
-        looked_at = torch.cat([pool, positives, negatives], dim=-1)
-        sizes = [pool.shape[-1], positives.shape[-1], negatives.shape[-1]]
+        sizes = [pool.shape[-1], self.probes, self.probes]
         if self._pool_ranks:
-            scores = products(rows(batch.item_vectors, looked_at), users)
+            scores = products(rows(batch.item_vectors, looked.rows), users)
             x = scores[..., : sizes[0]].unflatten(-1, (batch.n, self.candidates)).contiguous()
             below = torch.searchsorted(x.sort(-1).values, x, right=True).flatten(2)
             rank = (1 + below) / (self.candidates + 2)
         elif not self.shared_width:
-            scores, rank = self._among_all(users, batch.item_vectors, looked_at, sizes[0])
+            scores, rank = self._among_all(users, batch.item_vectors, looked.rows, sizes[0])
         else:
-            scores = products(rows(batch.item_vectors, looked_at), users)
-            drawn = (batch.shared * self.n_items).long()
-            sample = users @ rows(batch.item_vectors, drawn).transpose(1, 2)
-            below = count_below(sample, scores[..., : sizes[0]], drawn.unsqueeze(1), pool)
+            scores = products(rows(batch.item_vectors, looked.rows), users)
+            sample = users @ rows(batch.item_vectors, looked.shared_rows).transpose(1, 2)
+            below = count_below(sample, scores[..., : sizes[0]], looked.shared.unsqueeze(1), pool)
             rank = (1 + below) / (self.shared_width + 2)
-        x, positive, negative = scores.split(sizes, dim=-1)
+        x, negative, positive = scores.split(sizes, dim=-1)
         return x, positive, negative, rank
 
     def _among_all(self, users: Tensor, items: Tensor, looked_at: Tensor, m: int) -> tuple[Tensor, Tensor]:

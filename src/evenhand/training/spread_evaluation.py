@@ -121,9 +121,10 @@ class SpreadEvaluator:
     def _lists(self, block: _Block, users: Tensor, items: Tensor, k: int) -> np.ndarray:
         """int64 [this rank's users of the block, k]: their best items."""
         world = self.truth.world
-        came = torch.cat(world.exchange([users[torch.from_numpy(self.truth.users.local(block.mine))]] * world.size))
-        vectors = torch.zeros(-(-len(block.users) // _ROWS) * _ROWS, users.shape[1])
-        vectors[torch.from_numpy(np.argsort(block.owner, kind="stable"))] = came
+        mine = users[torch.from_numpy(self.truth.users.local(block.mine)).to(users.device)]
+        came = torch.cat(world.exchange([mine] * world.size))
+        vectors = came.new_zeros(-(-len(block.users) // _ROWS) * _ROWS, users.shape[1])
+        vectors[torch.from_numpy(np.argsort(block.owner, kind="stable")).to(came.device)] = came
         found = [
             self._best(block.first + row, vectors[row : row + _ROWS], items, k) for row in range(0, len(vectors), _ROWS)
         ]
@@ -143,14 +144,14 @@ class SpreadEvaluator:
         scores, found = [], []
         for begin in range(0, max(len(items), 1), _WIDEST):
             some = items[begin : begin + _WIDEST]
-            columns = torch.zeros(-(-len(some) // _COLUMNS) * _COLUMNS, items.shape[1])
+            columns = items.new_zeros(-(-len(some) // _COLUMNS) * _COLUMNS, items.shape[1])
             columns[: len(some)] = some
             score = torch.cat([vectors @ part.T for part in columns.split(_COLUMNS)], dim=1)[:, : len(some)]
             inside = (known[here] >= begin) & (known[here] < begin + len(some))
             score[whose[here][inside] - first, known[here][inside] - begin] = -torch.inf
             items_of, values = top_of(score.nan_to_num_(-torch.inf), min(k, len(some)))
-            scores.append(values.numpy())
-            found.append(names[begin : begin + len(some)][items_of.numpy()])
+            scores.append(values.cpu().numpy())
+            found.append(names[begin : begin + len(some)][items_of.cpu().numpy()])
         return _merged(scores, found, k)
 
 

@@ -35,7 +35,7 @@ from evenhand.utils.world import Blocks, Counts, World
 if TYPE_CHECKING:
     from evenhand.training.trainer import Trainer
 
-_POSITIVES_A_STRIDE = 2**17
+POSITIVES_A_STRIDE = 2**17
 """Positives of all ranks between two agreements on whether to stop."""
 
 
@@ -67,7 +67,7 @@ def _places(world: World, hashes: Tensor) -> Tensor:
     received = world.swap(hashes[order], send, counts)
     ranked = received.argsort()
     rank = torch.empty_like(ranked)
-    rank[ranked] = torch.arange(len(ranked))
+    rank[ranked] = torch.arange(len(ranked), device=rank.device)
     before = sum(world.gathered(len(received))[: world.rank])
     places = torch.empty_like(hashes)
     places[order] = world.swap(rank + before, counts.receive, Counts(tuple(send), counts.most))
@@ -113,7 +113,7 @@ class ShardedEngine(Engine):
         super().__init__(trainer)
         self.world = trainer.world
         batch, replicas, ranks = trainer.settings.batch, len(trainer.seeds), self.world.size
-        self.stride = max(1, _POSITIVES_A_STRIDE // (batch * replicas))
+        self.stride = max(1, POSITIVES_A_STRIDE // (batch * replicas))
         self._n_items = trainer.train.n_items
         self._items = Blocks.of_items(self._n_items, ranks)
         self._sizes = np.array([self._items.count(rank) for rank in range(ranks)])
