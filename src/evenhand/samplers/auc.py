@@ -35,6 +35,8 @@ EXACT_UP_TO = 10_000
 """The largest catalogue whose ranks are exact unless `ecdf` says otherwise."""
 _DRAWS = 64
 """Draws that a rank rests on in a larger one."""
+POOL_TRIES = 8
+"""Items of a shared pool that are looked at for one that the user does not have."""
 AVERAGE = 0.99
 """How slowly the running macro-AUC of `alpha="auto"` follows the batches."""
 _CHUNK_SCORES = {"cpu": 2**19, "cuda": 2**24}
@@ -121,6 +123,11 @@ class AUCSampler(Sampler):
     "auto" is exact up to 10,000 items and takes 64 draws beyond, so that cost does not follow the catalogue.
     """
 
+    pool: int | None = None
+    """Draw so many items once for a batch, and candidates, negative probes and rank draws among them alone.
+
+    Another distribution, for training over several processes: a batch asks for fewer rows. None draws among all.
+    """
     rule: Literal["paper", "exact"] = "paper"
     """The printed rule, or the one with its missing indicator: of a pool, only the `inside` best free any positive."""
     inside: int = 10
@@ -129,7 +136,7 @@ class AUCSampler(Sampler):
     It wants a pool of 100 or more. `gamma` has no part in it, and "auto" ranks are those within the pool.
     """
 
-    structural = ("candidates", "probes", "ecdf", "rule", "inside")
+    structural = ("candidates", "probes", "ecdf", "pool", "rule", "inside")
 
     def __post_init__(self) -> None:
         if self.alpha != "auto" and not (isinstance(self.alpha, (int, float)) and 0.5 <= self.alpha <= 1):
@@ -146,6 +153,10 @@ class AUCSampler(Sampler):
             raise InputError(f"of {self.candidates} candidates {self.inside} cannot lie inside; raise candidates.")
         if self.ecdf not in ("exact", "auto"):
             check_drawn("ecdf", self.ecdf, "'exact', 'auto' or ")
+        if self.pool is not None:
+            check_drawn("pool", self.pool)
+            if self.ecdf == "exact" or self.rule == "exact" or (isinstance(self.ecdf, int) and self.ecdf > self.pool):
+                raise InputError("of a pool, ranks are those among its first draws: give ecdf a number up to pool.")
 
     def draws(self, n_items: int) -> int:
         """How many draws a rank rests on in a catalogue of this size; 0 for the exact rank, or that in the pool."""
@@ -153,6 +164,8 @@ class AUCSampler(Sampler):
             return self.ecdf
         if self.pool_ranks:
             return 0
+        if self.pool is not None:
+            return min(_DRAWS, self.pool)
         return _DRAWS if self.ecdf == "auto" and n_items > EXACT_UP_TO else 0
 
     @property
@@ -172,7 +185,11 @@ class AUCBound(LookingSampler):
         super().__init__(train, device, len(samplers))
         first = samplers[0]
         self.candidates, self.probes = first.candidates, first.probes
-        self.shared_width = first.draws(train.n_items)
+        self.draws = first.draws(train.n_items)
+        """Draws that a rank rests on, 0 for the exact one: the first of those that a batch shares."""
+        self.pool = first.pool
+        self.shared_width = self.pool or self.draws
+        self._keys = None if self.pool is None else torch.from_numpy(train.keys).to(device)
         self.inside = first.inside if first.rule == "exact" else None
         self._pool_ranks = first.pool_ranks
         self.distribution = UnobservedDistribution(train, None, device)
@@ -207,12 +224,27 @@ class AUCBound(LookingSampler):
     def diagnostics(self) -> dict[str, Tensor]:
         return {"alpha": self.alpha.clone()}
 
-    def look(self, users: Tensor, uniforms: Tensor, n: int) -> Tensor:
+    def look(self, users: Tensor, uniforms: Tensor, n: int, shared: Tensor) -> Tensor:
         """Candidates, negative probes, positive probes."""
         drawn = self.distribution.draw(users, uniforms[..., : -self.probes])
+        if self._keys is not None:
+            drawn = self._from_pool(users, uniforms[..., : -self.probes], shared, drawn)
         owner = users.unsqueeze(-1)
         place = self._row_start[owner] + scaled(uniforms[..., -self.probes :], self.observed[owner])
         return torch.cat([drawn, self._items[place].long()], dim=-1)
+
+    def _from_pool(self, users: Tensor, uniforms: Tensor, pool: Tensor, instead: Tensor) -> Tensor:
+        """Of a few items of the pool from a random place on the first that is not the user's; `instead` if all are."""
+        assert self._keys is not None
+        size = pool.shape[-1]
+        place = (uniforms * size).long().clamp_max_(size - 1)
+        replica = torch.arange(len(pool), device=self.device).view(-1, 1, 1)
+        for ahead in range(POOL_TRIES - 1, -1, -1):
+            item = pool[replica, (place + ahead) % size]
+            wanted = users.unsqueeze(-1) * self.n_items + item
+            found = torch.searchsorted(self._keys, wanted).clamp_max_(len(self._keys) - 1)
+            instead = torch.where(self._keys[found] == wanted, instead, item)
+        return instead
 
     def pick(self, batch: Batch, looked: Looked) -> Tensor:
         users, pool = batch.users, looked.items[..., : batch.n * self.candidates]
@@ -251,13 +283,13 @@ class AUCBound(LookingSampler):
             x = scores[..., : sizes[0]].unflatten(-1, (batch.n, self.candidates)).contiguous()
             below = torch.searchsorted(x.sort(-1).values, x, right=True).flatten(2)
             rank = (1 + below) / (self.candidates + 2)
-        elif not self.shared_width:
+        elif not self.draws:
             scores, rank = self._among_all(users, batch.item_vectors, looked.rows, sizes[0])
         else:
             scores = products(rows(batch.item_vectors, looked.rows), users)
-            sample = users @ rows(batch.item_vectors, looked.shared_rows).transpose(1, 2)
-            below = count_below(sample, scores[..., : sizes[0]], looked.shared.unsqueeze(1), pool)
-            rank = (1 + below) / (self.shared_width + 2)
+            sample = users @ rows(batch.item_vectors, looked.shared_rows[:, : self.draws]).transpose(1, 2)
+            below = count_below(sample, scores[..., : sizes[0]], looked.shared[:, None, : self.draws], pool)
+            rank = (1 + below) / (self.draws + 2)
         x, negative, positive = scores.split(sizes, dim=-1)
         return x, positive, negative, rank
 

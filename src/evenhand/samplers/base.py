@@ -187,8 +187,8 @@ class LookingSampler(BoundSampler):
     """A bound sampler that first looks at items and then picks one: between the two, vectors can be sent for."""
 
     @abstractmethod
-    def look(self, users: Tensor, uniforms: Tensor, n: int) -> Tensor:
-        """int64 [R, B, w]: items for users [R, B] from uniforms [R, B, width(n)]."""
+    def look(self, users: Tensor, uniforms: Tensor, n: int, shared: Tensor) -> Tensor:
+        """int64 [R, B, w]: items for users [R, B] from uniforms [R, B, width(n)], and what `look_shared` gave."""
 
     def look_shared(self, uniforms: Tensor) -> Tensor:
         """int64 [R, s]: items for a whole batch, from uniforms [R, shared_width]."""
@@ -199,7 +199,8 @@ class LookingSampler(BoundSampler):
         """int64 [R, B, n]: the columns of `looked.items` that become negatives."""
 
     def choose(self, batch: Batch) -> Tensor:
-        items, shared = self.look(batch.users, batch.uniforms, batch.n), self.look_shared(batch.shared)
+        shared = self.look_shared(batch.shared)
+        items = self.look(batch.users, batch.uniforms, batch.n, shared)
         return items.gather(-1, self.pick(batch, Looked(items, shared, items, shared)))
 
 
@@ -244,7 +245,7 @@ def products(items: Tensor, users: Tensor) -> Tensor:
 
 def best(value: Tensor, n: int) -> Tensor:
     """int64 [R, B, n]: in each of n pools of candidates [R, B, n·M], the one of the largest value (ties: the first)."""
-    pools = value.unflatten(-1, (n, -1))
+    pools = value.reshape(*value.shape[:2], n, -1)
     return pools.argmax(-1) + torch.arange(n, device=value.device) * pools.shape[-1]
 
 

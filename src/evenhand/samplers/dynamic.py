@@ -54,7 +54,7 @@ class DynamicBound(LookingSampler):
     def width(self, n: int) -> int:
         return n * (self.candidates + (self.top > 1))
 
-    def look(self, users: Tensor, uniforms: Tensor, n: int) -> Tensor:
+    def look(self, users: Tensor, uniforms: Tensor, n: int, shared: Tensor) -> Tensor:
         return self.distribution.draw(users, uniforms[..., : n * self.candidates])
 
     def pick(self, batch: Batch, looked: Looked) -> Tensor:

@@ -106,7 +106,7 @@ class GroupBound(LookingSampler):
     def width(self, n: int) -> int:
         return 2 * n
 
-    def look(self, users: Tensor, uniforms: Tensor, n: int) -> Tensor:
+    def look(self, users: Tensor, uniforms: Tensor, n: int, shared: Tensor) -> Tensor:
         which, where = uniforms.split(n, dim=-1)
         owner = users.unsqueeze(-1).expand(which.shape)
         steps = self.choice[users]

@@ -40,7 +40,7 @@ class StaticBound(LookingSampler):
     def width(self, n: int) -> int:
         return n
 
-    def look(self, users: Tensor, uniforms: Tensor, n: int) -> Tensor:
+    def look(self, users: Tensor, uniforms: Tensor, n: int, shared: Tensor) -> Tensor:
         return self.distribution.draw(users, uniforms)
 
     def pick(self, batch: Batch, looked: Looked) -> Tensor:

@@ -8,7 +8,7 @@ Products are taken in blocks of one shape, so that a score does not depend on ho
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -83,18 +83,7 @@ class SpreadEvaluator:
         )
         scored = score_sheet(np.concatenate(lists), sheet, self.ks)
         order = np.argsort(np.concatenate(exchange_arrays(world, [mine] * world.size)))
-        return {k: self._gathered(one, order) for k, one in scored.items()}
-
-    def _gathered(self, one: UserMetrics, order: np.ndarray) -> UserMetrics:
-        """The metrics of all ranks' users, in the order of the users; what counts items is added up."""
-        world, found = self.truth.world, {}
-        for name, array in one.arrays().items():
-            if name in one.items:
-                found[name] = total(world, array)
-            else:
-                found[name] = np.concatenate(exchange_arrays(world, [array] * world.size))[order]
-        found["users"] = self.users
-        return UserMetrics.from_arrays(one.k, found)
+        return {k: replace(one.gathered(world, order), users=self.users) for k, one in scored.items()}
 
     @cached_property
     def _known(self) -> tuple[np.ndarray, np.ndarray]:

@@ -77,8 +77,9 @@ def _rows_serve(work: Work) -> bool:
 
 
 def _triton_serves(work: Work) -> bool:
-    stateless = not (isinstance(work.sampler, AUCSampler) and work.sampler.alpha == "auto")
-    return work.device == "cuda" and _plain(work) and _known(work.sampler) and stateless
+    sampler = work.sampler
+    other = isinstance(sampler, AUCSampler) and (sampler.alpha == "auto" or sampler.pool is not None)
+    return work.device == "cuda" and _plain(work) and _known(sampler) and not other
 
 
 def _graph_serves(work: Work) -> bool:

@@ -188,8 +188,13 @@ class ShardedEngine(Engine):
                 negatives=np.empty((1, n), dtype=np.int64),
                 slopes=np.empty(n, dtype=np.float32),
             )
-            self._look(self._tables, own[r, step], share.place, share.users, share.looked)
+            tables = self._tables
             steps.look_shared(shared[r, step], self._n_items, share.drawn)
+            if isinstance(tables, Optimal) and tables.pool.size:
+                pool = tables.pool[r : r + 1]
+                steps.look_shared(shared[r, step], self._n_items, pool[0])
+                tables = tables._replace(pool=pool)
+            self._look(tables, own[r, step], share.place, share.users, share.looked)
             shares.append(share)
         return shares
 
@@ -255,7 +260,7 @@ class ShardedEngine(Engine):
         tables = self._tables
         if not isinstance(tables, Optimal):
             return tables
-        mine = {name: getattr(tables, name)[r : r + 1] for name in ("alpha", "auto", "gamma", "beside", "won")}
+        mine = {name: getattr(tables, name)[r : r + 1] for name in ("alpha", "auto", "gamma", "beside", "won", "pool")}
         prior = tables.prior[r, asked % self._n_items][None]
         return tables._replace(**mine, prior=prior, drawn=share.drawn[None])
 

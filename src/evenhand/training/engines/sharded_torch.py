@@ -20,6 +20,7 @@ from evenhand.samplers.base import Batch, Looked, LookingSampler
 from evenhand.training.engines.base import Engine, Plan
 from evenhand.training.engines.fused_tables import LAST, corrections
 from evenhand.training.engines.sharded import SpreadPlan, spread_plan
+from evenhand.training.engines.sharded_softmax import EXACT_ROWS
 from evenhand.utils import keyed
 from evenhand.utils.world import Blocks, Counts
 
@@ -61,14 +62,16 @@ class Fetched:
 class ShardedTorchEngine(Engine):
     name = "sharded"
 
-    block: ClassVar[int] = 8192
-    """Positives that go through the choice together."""
+    largest: ClassVar[int] = 65_536
+    """Positives that go through the choice together, at most."""
 
     def __init__(self, trainer: Trainer) -> None:
         super().__init__(trainer)
         self.world, self.device = trainer.world, trainer.device
         self._n_items, replicas = trainer.train.n_items, len(trainer.seeds)
         self.stride = max(1, _POSITIVES_A_STRIDE // (trainer.settings.batch * replicas))
+        # A little more than a fourth of a batch, whatever the number of ranks.
+        self.block = min(self.largest, -(-trainer.settings.batch * 9 // (32 * EXACT_ROWS)) * EXACT_ROWS)
         self._items = Blocks.of_items(self._n_items, self.world.size)
         sizes = [self._items.count(rank) for rank in range(self.world.size)]
         self._sizes = torch.tensor(sizes, device=self.device)
@@ -127,18 +130,19 @@ class ShardedTorchEngine(Engine):
             width = sampler.width(1)
             positions = part.place.unsqueeze(1) * width + torch.arange(width, device=self.device)
             uniforms = keyed.uniforms_at(plan.own[r, step], positions)
-            looked = sampler.look(part.users.unsqueeze(0), uniforms.unsqueeze(0), 1)[0]
-            shared = sampler.look_shared(keyed.uniforms(plan.shared[r : r + 1, step], sampler.shared_width))[0]
+            shared = sampler.look_shared(keyed.uniforms(plan.shared[r : r + 1, step], sampler.shared_width))
+            looked = sampler.look(part.users.unsqueeze(0), uniforms.unsqueeze(0), 1, shared)[0]
+            shared = shared[0, : sampler.draws] if isinstance(sampler, AUCBound) else shared[0]
             looks.append((looked, shared))
             asked += [(r, part.items), (r, looked), (r, shared)]
         rows = self._fetched(asked)
         found = []
         self._won.zero_()
         for r, part in enumerate(parts):
-            positive, *at = rows.at[3 * r : 3 * r + 3]
+            positive, at, shared_at = rows.at[3 * r : 3 * r + 3]
+            sees = Looked(*looks[r], at, shared_at)
             for first in range(0, len(part.users), self.block):
-                block = self._block(r, part, positive, *looks[r], *at, rows.table, first, size, tally[:, r])
-                found.append(block)
+                found.append(self._block(r, part, positive, sees, rows.table, first, size, tally[:, r]))
         self._follow(size)
         dim = rows.table.shape[1]
         nothing = (self._new(0), self._new(0, dim), self._new(0), self._new(0, dim))
@@ -161,26 +165,27 @@ class ShardedTorchEngine(Engine):
         return torch.arange(first, first + self.block, device=self.device).clamp_max_(n - 1), min(self.block, n - first)
 
     def _block(
-        self, r: int, part: Positives, positive: Tensor, looked: Tensor, shared: Tensor, at: Tensor, shared_at: Tensor,
-        table: Tensor, first: int, size: int, tally: Tensor,
+        self, r: int, part: Positives, positive: Tensor, looked: Looked, table: Tensor, first: int, size: int,
+        tally: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
         """Rows and gradients of a block's users, and of its items, which are rows of `table`."""
         some, n = self._some(first, len(part.users))
         users = part.users[some]
-        sees = Looked(*(x.unsqueeze(0) for x in (looked[some], shared, at[some], shared_at)))
+        mine = (looked.items[some], looked.shared, looked.rows[some], looked.shared_rows)
+        sees, vectors = Looked(*(x.unsqueeze(0) for x in mine)), self.trainer.model.users.detach()[r : r + 1]
         batch = Batch(
             users=users.unsqueeze(0),
             positives=None,
             uniforms=users.new_empty(0),
             shared=users.new_empty(0),
-            user_vectors=self.trainer.model.users.detach()[r : r + 1],
+            user_vectors=vectors,
             item_vectors=table.unsqueeze(0),
         )
         self._kept = n
         column = self._sampler(r).pick(batch, sees)[0]
         negative, negative_at = (x[0].gather(1, column).squeeze(1) for x in (sees.items, sees.rows))
         positive_at = positive[some]
-        u, p, q = batch.user_vectors[0, users], table[positive_at], table[negative_at]
+        u, p, q = vectors[0, users], table[positive_at], table[negative_at]
         margin = ((u * q).sum(1) - (u * p).sum(1)).double()
         loss = margin.clamp_min(0) + (-margin.abs()).exp().log1p()
         self._tally(users[:n], negative[:n], loss[:n], tally)
@@ -247,7 +252,8 @@ class ShardedTorchEngine(Engine):
             return at, units
         times = torch.bincount(at, minlength=len(rows.table))
         sums = self._new(*rows.table.shape).index_add_(0, at, units)
-        found, values = [], []
+        found: list[Tensor] = []
+        values: list[Tensor] = []
         for chosen in ((times == 1).nonzero().squeeze(1), (times > 1).nonzero().squeeze(1)):
             send = torch.bincount(rows.owner[chosen], minlength=self.world.size).tolist()
             counts = self.world.counts(send)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ShardedTorchSoftmaxEngine(ShardedTorchEngine):
-    block = 4096
+    largest = 16_384
 
     def __init__(self, trainer: Trainer) -> None:
         super().__init__(trainer)
@@ -91,9 +91,8 @@ class ShardedTorchSoftmaxEngine(ShardedTorchEngine):
 
     def _add_up(self, slopes: Tensor, user: Tensor) -> None:
         """Add a block's part of the shared negatives' gradient; `user` is weighed by the loss's own gradient."""
-        rows = min(EXACT_ROWS, self.block)
-        a = (slopes[0].double() * SLOPE).round_().unflatten(0, (-1, rows))
-        u = (user[0].double() * (self._size * USER)).round_().unflatten(0, (-1, rows))
+        a = (slopes[0].double() * SLOPE).round_().unflatten(0, (-1, EXACT_ROWS))
+        u = (user[0].double() * (self._size * USER)).round_().unflatten(0, (-1, EXACT_ROWS))
         self._total += (a.mT @ u).long().sum(0)
 
     def _of_shared(self, r: int, drawn: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
