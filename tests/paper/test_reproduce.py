@@ -284,7 +284,7 @@ def test_sweeps_were_published_for_one_data_set_and_some_values(tmp_path: Path, 
     refused(evenhand("reproduce", "alpha", "--settings", "tuned", *where), "tuned")
 
 
-def test_a_data_set_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_data_set_that_is_not_there_is_reported(tmp_path: Path) -> None:
     options = ("--dataset", "yahoo-r3", "--out", tmp_path / "results", "--data-dir", tmp_path)
     refused(evenhand("reproduce", "overall", *options), "yahoo-r3 was not found", YAHOO_TRAIN)
 

@@ -117,7 +117,7 @@ def solved(
     """[n_rows, d]: the best vector of every row of a CSR matrix, given the vectors of the columns.
 
     Each row solves `(YᵀY + alpha·Y_uᵀY_u + l2·I) x = (1 + alpha)·Σ Y_u`, where Y are all the columns' vectors
-    and Y_u those of the row; exactly, or by so many steps of conjugate gradients from `start`. `l2` is one number or
+    and Y_u those of the row; exactly, or by `steps` steps of conjugate gradients from `start`. `l2` is one number or
     one per row. An empty row has the vector 0.
     """
     lengths = np.diff(indptr)

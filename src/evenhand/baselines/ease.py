@@ -38,7 +38,7 @@ class EASE(Baseline):
     lift: float = 1
     """How much of that the scores get back: 1 all of it; the less, the more rare items are recommended."""
     max_items: int | Literal["all"] = "all"
-    """Weights are learned between so many items, those with the most pairs; the others have none and score 0. Time
+    """Weights are learned between the items with the most pairs, this number; the others have none and score 0. Time
     grows with the cube of the items, memory with the square."""
 
     def __post_init__(self) -> None:

@@ -48,16 +48,14 @@ class Running:
     epochs: Annotated[int | None, typer.Option(help="Epochs at most, else as in the settings.")] = None
     until: Annotated[
         int | None,
-        typer.Option(help="Find the number of epochs: until so many bring no rise on a tenth of train."),
+        typer.Option(help="Find the number of epochs: until this number brings no rise on a tenth of train."),
     ] = None
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto"
     data_dir: Annotated[
         str | None,
         typer.Option(help="Where the data lies; paper_train.csv and paper_test.csv there are the split."),
     ] = None
-    time_limit: Annotated[float | None, typer.Option(help="Stop after so many minutes; the same command goes on.")] = (
-        None
-    )
+    time_limit: Annotated[float | None, typer.Option(help="Stop after these minutes; the same command goes on.")] = None
 
 
 @app.command("overall")

@@ -81,7 +81,7 @@ class CompareResult:
     answers: Mapping[str, Answer] = field(default_factory=dict)
     """By the kind of test: iid, shift, time, given, or the name of a further test part."""
     by_test: Mapping[str, CompareResult] = field(default_factory=dict)
-    """Where several splits were compared: what was found on each; the rest speaks of the first."""
+    """Where several splits were compared: what was found on each; everything else is of the first."""
     refit: bool = False
     """Whether every method was fitted again to train + validation before it was evaluated."""
 

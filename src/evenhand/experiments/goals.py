@@ -161,7 +161,7 @@ def picked_of(front: Sequence[Point], pick: Pick) -> int:
 
 
 def check_pick(pick: str | None, goals: int) -> Pick | None:
-    """The pick for so many goals: the knee of two unless told; one goal has nothing to pick from."""
+    """The pick by default: the knee of two goals; one goal has nothing to pick from."""
     if pick is not None and pick not in PICKS:
         raise unknown("pick", pick, PICKS)
     if goals == 1:

@@ -94,7 +94,7 @@ RANGES: Mapping[type, Space] = {
         "nu": Range(0, 1),
     },
 }
-"""What a search varies unless told otherwise."""
+"""What a search varies by default."""
 
 _SIZE = "the size of the model is a question of cost, and the same for everyone who is compared"
 _COST = "more is better, and slower"

@@ -179,7 +179,7 @@ def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A difference between two methods, judged over seeds and over users."""
+    """A difference between two methods, tested over seeds and over users."""
 
     seeds: Interval | None
     """None for one seed."""
@@ -223,7 +223,7 @@ class Comparison:
 def compare_metric(
     a: Sequence[UserMetrics], b: Sequence[UserMetrics], name: str, draws: int = 1000, seed: int = 0
 ) -> Comparison:
-    """Judge a − b on one metric, given the `UserMetrics` of each method at one k, one per seed.
+    """Test a − b on one metric, given the `UserMetrics` of each method at one k, one per seed.
 
     A method that does not depend on the seed comes with its result repeated.
     """

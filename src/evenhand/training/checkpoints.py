@@ -71,7 +71,7 @@ class Checkpoints:
         return history, seconds
 
     def how_to_go_on(self, epochs: int) -> str:
-        """What to tell somebody who stopped the training after so many epochs."""
+        """The message for somebody who stopped the training."""
         done = f"stopped after {epochs} epoch{'s' if epochs != 1 else ''}"
         how = "go on with --resume" if self.strict else "run the same command again to go on"
         return f"{done}; everything is saved: {how}." if self.folder else f"{done}; nothing was saved."

@@ -204,7 +204,7 @@ class Method(ABC):
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Parameters that its text speaks of, which a search leaves alone."""
+        """Parameters named in its text; a search leaves them alone."""
         if self.asked is not None:
             return tuple(text.partition("=")[0] for text in self.asked.split(":")[1:])
         own = (part for kind, part in self.components().items() if kind in _OWN)
