@@ -21,7 +21,7 @@ from evenhand.methods import RECIPES, from_info, made_by, on_top_of, parse
 from evenhand.models.blend_model import BlendModel, scaled_to_best, standardised
 from evenhand.models.factors import FactorModel, load
 from evenhand.models.vector_files import export, vectors_from
-from evenhand.training.method import Conditions, Method
+from evenhand.training.method import Conditions, Method, RunOptions
 from evenhand.utils.errors import InputError
 from run_cli import evenhand, small_log, write_log
 
@@ -330,7 +330,7 @@ def test_shares_that_were_found_on_a_sample_say_so(monkeypatch: pytest.MonkeyPat
 def test_finished_parts_are_not_fitted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = simulate_log(40, 30, 800, seed=1)
     method = Blend((Popular(), EASE(l2=20)), (1.0, 2.0))
-    first, _ = method.settle(log, None, 0, torch.device("cpu"), folder=tmp_path)
+    first, _ = method.settle(log, None, 0, torch.device("cpu"), RunOptions(checkpoints=tmp_path))
     fitted: list[str] = []
     real = module.fit_part
 
@@ -339,8 +339,8 @@ def test_finished_parts_are_not_fitted_again(tmp_path: Path, monkeypatch: pytest
         return real(part, *more)
 
     monkeypatch.setattr(module, "fit_part", counted)
-    again, _ = method.settle(log, None, 0, torch.device("cpu"), folder=tmp_path)
+    again, _ = method.settle(log, None, 0, torch.device("cpu"), RunOptions(checkpoints=tmp_path))
     assert fitted == []
     assert again.recommend(k=5).equals(first.recommend(k=5))
-    method.settle(log, None, 1, torch.device("cpu"), folder=tmp_path)
+    method.settle(log, None, 1, torch.device("cpu"), RunOptions(checkpoints=tmp_path))
     assert fitted  # another seed is other work
