@@ -151,7 +151,7 @@ def solvable(baseline: Baseline) -> Iterator[None]:
         raise InputError(f"'{baseline.label}' has no solution on this data; raise l2.") from problem
 
 
-def check_whole(name: str, value: Any, least: int = 1) -> None:
+def check_integer(name: str, value: Any, least: int = 1) -> None:
     """A parameter that counts something."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InputError(f"{name} must be a whole number of at least {least}, not {value}.")

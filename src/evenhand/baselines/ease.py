@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.baselines.base import Baseline, check_number, check_whole, solvable
+from evenhand.baselines.base import Baseline, check_integer, check_number, solvable
 from evenhand.data.csr import gather_rows
 from evenhand.data.interactions import Interactions
 from evenhand.models.item_weights import DenseTable, ItemWeightModel
@@ -46,7 +46,7 @@ class EASE(Baseline):
         for name in ("balance", "lift"):
             check_number(name, getattr(self, name), zero=True)
         if self.max_items != "all":
-            check_whole("max_items", self.max_items)
+            check_integer("max_items", self.max_items)
 
     def fit_pairs(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> ItemWeightModel:
         device, kept = torch.device(device), self._kept(train)

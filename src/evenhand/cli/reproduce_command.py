@@ -198,7 +198,7 @@ def _run(table: str, experiment: Experiment, asked: Sequence[str], out: str, run
     from evenhand.paper.experiment import load_published_split
     from evenhand.paper.reproduce import recipes_for, reproduce
     from evenhand.paper.tables import grids, markdown
-    from evenhand.utils.atomic import write_whole
+    from evenhand.utils.atomic import write_atomically
     from evenhand.utils.progress import tasks
     from evenhand.utils.text import one_line, visible
 
@@ -220,7 +220,7 @@ def _run(table: str, experiment: Experiment, asked: Sequence[str], out: str, run
     document = outcome.document
     page = folder / f"{table}{experiment.name.removeprefix(experiment.part)}.md"
     with writing(page):
-        write_whole(page, markdown(document, table).encode())
+        write_atomically(page, markdown(document, table).encode())
     if json:
         show.print_json(document)
     else:

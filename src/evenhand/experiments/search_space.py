@@ -204,7 +204,7 @@ def parse_range(text: str, method: Method) -> tuple[str, Range | Choice]:
         ends = float(low), float(high)
     except ValueError:
         raise InputError(f"--range {text}: the ends of a range are numbers.") from None
-    return name, Range(*ends, log=value.endswith(":log"), integer=method.is_whole(name))
+    return name, Range(*ends, log=value.endswith(":log"), integer=method.is_integer(name))
 
 
 def _check_ends(method: Method, name: str, span: Range | Choice) -> None:

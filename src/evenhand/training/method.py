@@ -229,7 +229,7 @@ class Method(ABC):
         own = (part for kind, part in self.components().items() if kind in _OWN)
         return tuple(f.name for part in own for f in own_fields(part) if getattr(part, f.name) != default_of(f))
 
-    def is_whole(self, name: str) -> bool:
+    def is_integer(self, name: str) -> bool:
         """Whether a parameter counts something."""
         types = {f.name: str(f.type) for part in self.components().values() for f in own_fields(part)}
         return types[name].startswith("int")
