@@ -22,7 +22,7 @@ def _option(help_text: str, panel: str, *names: str) -> Any:
     return typer.Option(*names, help=help_text, rich_help_panel=panel)
 
 
-OVER_RANKS = ("train", "recommend", "audit", "data describe")
+OVER_RANKS = ("train", "recommend", "evaluate", "audit", "data describe")
 """Commands that several processes under `torchrun` do together."""
 
 

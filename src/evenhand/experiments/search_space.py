@@ -124,6 +124,7 @@ FIXED: Mapping[type, Mapping[str, str]] = {
     AUCSampler: {
         "probes": _COST,
         "ecdf": _COST,
+        "pool": _COST,
         "rule": "the printed one is the method",
         "inside": "of the exact rule",
     },

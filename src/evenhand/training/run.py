@@ -119,7 +119,7 @@ def train(
         "versions": {"evenhand": evenhand.__version__, "torch": str(torch.__version__)},
     }
     if ranks:
-        identity["engine"] = trainer.engine.name
+        identity["engine"] = "sharded"
         # Over several processes the fit to everything begins again: only a run as a whole goes on.
         saved: Checkpoints = SpreadCheckpoints(None if resume == "matching" else checkpoints, identity)
     else:

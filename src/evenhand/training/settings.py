@@ -16,6 +16,7 @@ from evenhand.encoders import Encoder, LightGCN
 from evenhand.objectives.base import Objective
 from evenhand.samplers.base import check_drawn
 from evenhand.utils.errors import InputError, unknown
+from evenhand.utils.world import World
 
 ProtocolName = Literal["honest", "paper"]
 SamplerScores = Literal["propagated", "raw"]
@@ -82,7 +83,8 @@ class Settings:
     engine: EngineName = "auto"
     """The fastest engine that can do the work, or the plain one in torch, which the others agree with.
 
-    Over several processes it is always the sharded one; asked for in one, it gives the bits that they would give.
+    Over several processes it is always the sharded one; asked for in one, it gives the bits that they would give. One
+    process that `torchrun` starts takes it too, but on a GPU only where it is asked for: all rows are there.
     """
 
     def __post_init__(self) -> None:
@@ -171,14 +173,17 @@ def is_sparse(updates: Updates, encoder: Encoder, rows: int) -> bool:
 
 
 def resolve_device(name: str) -> torch.device:
-    """`auto` takes a GPU where there is one; asking for one that is not there is an error."""
+    """`auto` takes a GPU where every process has one; asking for one that is not there is an error."""
+    world = World.current()
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device("cuda" if torch.cuda.is_available() and (world.size == 1 or world.has_gpus) else "cpu")
     kind, _, number = name.partition(":")
     if kind not in ("cpu", "cuda") or (number and (kind == "cpu" or not number.isdecimal())):
         raise unknown("device", name, ("auto", "cpu", "cuda", "cuda:1"))
     if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
         raise InputError(f"no CUDA device '{name}' is available here; use --device cpu or --device auto.")
+    if number and world.size > 1:
+        raise InputError(f"over several processes each takes a GPU of its own; say --device cuda, not {name}.")
     return torch.device(name)
 
 

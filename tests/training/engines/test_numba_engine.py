@@ -42,6 +42,8 @@ SAMPLERS: list[Sampler] = [
     AUCSampler(alpha=0.6, beta=0.5, gamma=0.8, candidates=3, probes=1, ecdf=1),
     AUCSampler(alpha=1, beta=1, gamma=1, candidates=7, probes=4, ecdf="exact"),
     AUCSampler(alpha="auto", ecdf=16),
+    AUCSampler(ecdf=16, pool=20),
+    AUCSampler(pool=3),
 ]
 
 

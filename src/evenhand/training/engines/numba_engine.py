@@ -197,7 +197,7 @@ def choice_of(trainer: Trainer) -> tuple[Any, Weighted | Grouped | Pool | Optima
 def _optimal(trainer: Trainer, first: AUCBound) -> Optimal:
     bound = [one for one in trainer.samplers if isinstance(one, AUCBound)]
     replicas, threads = len(bound), _threads()
-    dim, n = trainer.model.users.shape[-1], first.shared_width or trainer.train.n_items
+    dim, n = trainer.model.users.shape[-1], first.draws or trainer.train.n_items
     width = first.candidates + 2 * first.probes
     return Optimal(
         indptr=trainer.train.indptr,
@@ -205,13 +205,14 @@ def _optimal(trainer: Trainer, first: AUCBound) -> Optimal:
         mass=first.distribution.mass.numpy(),
         candidates=first.candidates,
         probes=first.probes,
-        draws=first.shared_width,
+        draws=first.draws,
         alpha=np.empty(replicas, dtype=np.float32),
         auto=torch.cat([one.auto for one in bound]).numpy(),
         gamma=torch.cat([one.gamma.flatten() for one in bound]).double().numpy(),
         prior=torch.cat([one.prior for one in bound]).unsqueeze(-1).numpy(),
         beside=np.empty((replicas, dim, n), dtype=np.float32),
-        drawn=np.empty((replicas, first.shared_width), dtype=np.int64),
+        drawn=np.empty((replicas, first.draws), dtype=np.int64),
+        pool=np.empty((replicas, first.pool or 0), dtype=np.int64),
         everything=np.empty((threads, BLOCK, n), dtype=np.float32),
         vectors=np.empty((threads, BLOCK, dim), dtype=np.float32),
         seen=np.empty((threads, BLOCK, width), dtype=np.int64),
