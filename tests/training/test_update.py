@@ -88,12 +88,12 @@ def test_the_command_line_updates_a_saved_model(tmp_path: Path) -> None:
     assert np.array_equal(eh.load(tmp_path / "b").known.items, both[1].known.items)
 
 
-def _update(log: eh.Interactions, split: eh.Split, fit: Fit, **named: Any) -> FactorModel:
-    return made_by(fit.model).update(fit.model, log, epochs=6, run=RunOptions(**named)).model
+def _update(log: eh.Interactions, split: eh.Split, fit: Fit, device: str, **named: Any) -> FactorModel:
+    return made_by(fit.model).update(fit.model, log, epochs=6, device=device, run=RunOptions(**named)).model
 
 
-def _refit(log: eh.Interactions, split: eh.Split, fit: Fit, **named: Any) -> FactorModel:
-    return refitted(fit, split, MF(dim=8), UniformSampler(), QUICK, run=RunOptions(**named))
+def _refit(log: eh.Interactions, split: eh.Split, fit: Fit, device: str, **named: Any) -> FactorModel:
+    return refitted(fit, split, MF(dim=8), UniformSampler(), QUICK, device=device, run=RunOptions(**named))
 
 
 @pytest.mark.parametrize("again", [_update, _refit], ids=["update", "refit"])
