@@ -16,6 +16,7 @@ from evenhand.methods import parse
 from evenhand.models.factors import load
 from evenhand.models.graph_filter import GraphFilter
 from evenhand.models.item_weights import ItemWeightModel
+from evenhand.training.method import RunOptions
 from evenhand.utils.errors import InputError
 
 METHODS = [ItemKNN(5, 0, "gram", recency=0.7), EASE(l2=3, max_items=9, recency=0.7), GFCF(4, recency=0.7)]
@@ -116,9 +117,9 @@ def test_the_recipe_finds_out_that_order_matters(tmp_path: Path) -> None:
     users, items, steps = np.array(rows).T
     log = Interactions.from_pairs(users, items, timestamps=steps.astype(float))
     rest, held = held_out_share(log, 0.15, "leave-last-out")
-    model, final = Recipe(budget=2).settle(rest, held, 0, torch.device("cpu"), folder=tmp_path)
+    model, final = Recipe(budget=2).settle(rest, held, 0, torch.device("cpu"), RunOptions(checkpoints=tmp_path))
     assert any(part.parameters().get("recency") for part in final.parts)
-    again, _ = Recipe(budget=2).settle(rest, held, 0, torch.device("cpu"), folder=tmp_path)
+    again, _ = Recipe(budget=2).settle(rest, held, 0, torch.device("cpu"), RunOptions(checkpoints=tmp_path))
     first = {one["part"]: one["ndcg"] for one in model.info["tried"]}
     second = {one["part"]: one["ndcg"] for one in again.info["tried"]}
     assert first.items() <= second.items()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evenhand.baselines.base import Baseline, check_recency, check_whole
+from evenhand.baselines.base import Baseline, check_integer, check_recency
 from evenhand.data.interactions import Interactions
 from evenhand.models.graph_filter import LARGEST_EXPONENT, GraphFilter, power, sparse_rows
 from evenhand.models.item_weights import ItemWeightModel
@@ -44,7 +44,7 @@ class GFCF(Baseline):
     Needs timestamps."""
 
     def __post_init__(self) -> None:
-        check_whole("factors", self.factors, least=0)
+        check_integer("factors", self.factors, least=0)
         check_recency(self.recency)
         for name in ("alpha", "linear_exponent", "spectral_exponent", "eigen_power"):
             value, least = getattr(self, name), 0 if name == "eigen_power" else -LARGEST_EXPONENT

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from evenhand.baselines.base import Baseline, check_number, check_recency, check_whole
+from evenhand.baselines.base import Baseline, check_integer, check_number, check_recency
 from evenhand.data.interactions import Interactions
 from evenhand.data.recency import check_times
 from evenhand.models.item_weights import ItemWeightModel, SparseTable
@@ -53,14 +53,14 @@ class ItemKNN(Baseline):
 
     def __post_init__(self) -> None:
         if self.neighbours != "all":
-            check_whole("neighbours", self.neighbours)
+            check_integer("neighbours", self.neighbours)
         check_number("shrink", self.shrink, zero=True)
         if self.norm not in NORMS:
             raise unknown("norm", str(self.norm), NORMS)
         check_number("item_exponent", self.item_exponent, zero=True)
         check_number("user_exponent", self.user_exponent, zero=True)
         check_number("power", self.power, zero=False)
-        check_whole("window", self.window, least=0)
+        check_integer("window", self.window, least=0)
         check_recency(self.recency)
         if max(self.item_exponent, self.user_exponent, self.power) > 10:
             raise InputError("item_exponent, user_exponent and power may be up to 10.")
