@@ -44,10 +44,11 @@ class Workshop:
 
     def keep(self, one: Tried) -> None:
         """Write a part, its record last: a part without one was not finished."""
-        place = self._place(one.method)
+        place = self._place(one.asked or one.method)
         assert one.fitted is not None
         if place is not None:
-            self._write(place, one.fitted, {"ndcg": one.ndcg, "seconds": one.seconds, "epochs": list(one.epochs)})
+            record = {"ndcg": one.ndcg, "seconds": one.seconds, "epochs": list(one.epochs)}
+            self._write(place, one.fitted, record | {"recency": one.method.parameters().get("recency", 0)})
 
     @staticmethod
     def _write(place: Path, part: Part, record: dict[str, Any]) -> None:
@@ -60,7 +61,7 @@ class Workshop:
     def model(self, one: Tried) -> Part:
         """The fitted part, read again where an earlier run wrote it."""
         if one.fitted is None:
-            place = self._place(one.method)
+            place = self._place(one.asked or one.method)
             assert place is not None
             one.fitted = load(place / "model")  # type: ignore[assignment]
         assert one.fitted is not None

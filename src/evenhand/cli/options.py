@@ -191,10 +191,10 @@ class Training:
     ] = None
     patience: Annotated[
         int | None,
-        _option("Stop after so many epochs without a better validation NDCG (default 10).", "Training"),
+        _option("Stop after this number of epochs without a better validation NDCG (default 10).", "Training"),
     ] = None
     eval_users: Annotated[
-        int | None, _option("Evaluate each epoch on so many validation users; test takes all.", "Training")
+        int | None, _option("Evaluate each epoch on this number of validation users; test takes all.", "Training")
     ] = None
     updates: Annotated[str | None, _option("Which rows a step moves: auto, dense or sparse.", "Training")] = None
     engine: Annotated[str | None, _option("auto, or torch: the plain one.", "Training")] = None

@@ -94,11 +94,12 @@ RANGES: Mapping[type, Space] = {
         "nu": Range(0, 1),
     },
 }
-"""What a search varies unless told otherwise."""
+"""What a search varies by default."""
 
 _SIZE = "the size of the model is a question of cost, and the same for everyone who is compared"
 _COST = "more is better, and slower"
 _PUBLISHED = "a variant for replications"
+_TIMES = "it belongs to logs with times, where the recipe tries it"
 
 _SOFTMAX_FIXED = {"shared": _COST, **dict.fromkeys(("similarity", "positive", "correction"), _PUBLISHED)}
 
@@ -133,8 +134,15 @@ FIXED: Mapping[type, Mapping[str, str]] = {
     **dict.fromkeys((Softmax, BSL, AUCSoftmax), _SOFTMAX_FIXED),
     PSL: {**_SOFTMAX_FIXED, "activation": _PUBLISHED},
     SLatK: {**_SOFTMAX_FIXED, "k": "it is the list that counts", "refresh": _COST},
+    ItemKNN: {"window": _TIMES, "recency": _TIMES},
+    GFCF: {"recency": _TIMES},
     Popular: {"half_life": "it belongs to tests by time", "log": "it changes no list"},
-    EASE: {"balance": "0 is the published method", "lift": "1 is the published method", "max_items": _COST},
+    EASE: {
+        "recency": _TIMES,
+        "balance": "0 is the published method",
+        "lift": "1 is the published method",
+        "max_items": _COST,
+    },
     ALS: {"iterations": _COST, "steps": _COST},
     Blend: dict.fromkeys(("parts", "shares"), "it settles its numbers itself"),
     Recipe: dict.fromkeys(("budget", "aim", "goal"), "it searches itself"),
@@ -205,7 +213,7 @@ def parse_range(text: str, method: Method) -> tuple[str, Range | Choice]:
         ends = float(low), float(high)
     except ValueError:
         raise InputError(f"--range {text}: the ends of a range are numbers.") from None
-    return name, Range(*ends, log=value.endswith(":log"), integer=method.is_whole(name))
+    return name, Range(*ends, log=value.endswith(":log"), integer=method.is_integer(name))
 
 
 def _check_ends(method: Method, name: str, span: Range | Choice) -> None:

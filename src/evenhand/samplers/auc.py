@@ -2,7 +2,7 @@
 
 A candidate is worth what its descent adds to the partial AUC: it frees the user's positives if it is a
 true negative, and costs rank against the other negatives if it is a false one. Which of the two it is, is
-judged from the model's own score rank (trusted as far as α) and the item's popularity (weighted by β).
+estimated from the model's own score rank (trusted as far as α) and the item's popularity (weighted by β).
 """
 
 from __future__ import annotations

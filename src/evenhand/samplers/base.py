@@ -59,7 +59,7 @@ class Batch:
     n: int = 1
 
     def split(self, replicas: int) -> list[Batch]:
-        """The same batch in parts of so many replicas."""
+        """The same batch in parts of `replicas` replicas."""
         tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "n"}
         parts = {name: t.split(replicas) for name, t in tensors.items() if t is not None}
         return [

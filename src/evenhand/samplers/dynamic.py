@@ -22,7 +22,7 @@ class DynamicSampler(Sampler):
     """Pool size M. The paper describes DNS as linear in rank, which is M = 2; its own sampler uses 5."""
 
     top: int = 1
-    """Take one of so many of the highest at random: DNS(M, N) with M = top and N = candidates."""
+    """Take one of this number of the highest at random: DNS(M, N) with M = top and N = candidates."""
 
     structural = ("candidates", "top")
 

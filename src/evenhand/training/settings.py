@@ -68,13 +68,13 @@ class Settings:
     sampler_scores: SamplerScores = "propagated"
     """What a score-based sampler looks at in LightGCN: the model's vectors, or the raw tables below them."""
     updates: Updates = "auto"
-    """Adam on every row at every step (dense), or on rows a batch touched, each by its own clock (sparse).
+    """Adam on every row at every step (dense), or on the rows of a batch, each by its own clock (sparse).
 
     "auto" is dense up to 100,000 users and items together, in the paper's protocol and in LightGCN, whose
     every vector depends on every row.
     """
     eval_users: int | None = None
-    """Evaluate each epoch on so many users, drawn once and the same for every run.
+    """Evaluate each epoch on this number of users, drawn once and the same for every run.
 
     None takes all of them, or 20,000 where there are more. Test is looked at with all users in any case.
     """
@@ -166,7 +166,7 @@ def usual_decay(encoder: Encoder, updates: Updates, train: Interactions | None) 
 
 
 def is_sparse(updates: Updates, encoder: Encoder, rows: int) -> bool:
-    """Whether only the rows move that a batch touched."""
+    """Whether only the rows of a batch move."""
     if updates != "auto":
         return updates == "sparse"
     return not isinstance(encoder, LightGCN) and rows > DENSE_UP_TO

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 LAST = 20_000
-"""From so many steps on, Adam's bias corrections are 1 in float32."""
+"""From this number of steps on, Adam's bias corrections are 1 in float32."""
 
 
 class Distribution(NamedTuple):

@@ -58,6 +58,18 @@ _MOVES = np.arange(1, 20_001)
 CORRECTIONS = tuple(np.append(np.inf, (1 - beta**_MOVES) ** -power) for beta, power in ((0.9, 1), (0.999, 0.5)))
 
 
+@contextmanager
+def compiled_code() -> Iterator[None]:
+    """Held while compiled code runs; afterwards torch has as many threads as before."""
+    with _ONE_AT_A_TIME:
+        if not _used:
+            threads = torch.get_num_threads()
+            numba.set_num_threads(1)  # starts numba's threads, and with them sets the number of torch's
+            torch.set_num_threads(threads)
+        _used[:] = [True]
+        yield
+
+
 class NumbaEngine(Engine):
     name = "numba"
 
@@ -84,11 +96,8 @@ class NumbaEngine(Engine):
             used=np.zeros((2, replicas), dtype=np.int64),
         )
 
+    @compiled_code()
     def run(self, plan: Plan, first: int, last: int) -> Tensor:
-        with compiled_code():
-            return self._run(plan, first, last)
-
-    def _run(self, plan: Plan, first: int, last: int) -> Tensor:
         trainer = self.trainer
         adam = trainer.optimisers[0]
         tally = np.zeros((3, len(trainer.seeds)))
@@ -134,18 +143,6 @@ def alphas_from(tables: Any, samplers: Sequence[BoundSampler]) -> None:
     if isinstance(tables, Optimal):
         for sampler, alpha in zip(samplers, tables.alpha.tolist(), strict=True):
             sampler.load_state({"alpha": torch.tensor([alpha])} if sampler.state() else {})
-
-
-@contextmanager
-def compiled_code() -> Iterator[None]:
-    """Held while compiled code runs; afterwards torch has as many threads as before."""
-    with _ONE_AT_A_TIME:
-        if not _used:
-            threads = torch.get_num_threads()
-            numba.set_num_threads(1)  # starts numba's threads, and with them sets the number of torch's
-            torch.set_num_threads(threads)
-        _used[:] = [True]
-        yield
 
 
 def one_side(trainer: Trainer, number: int, negatives: int) -> tuple[np.ndarray, ...]:
