@@ -25,7 +25,7 @@ from evenhand.models.factors import FactorModel
 from evenhand.models.item_weights import ItemTable, ItemWeightModel
 from evenhand.training.method import Conditions, Fit, Method, metrics_json
 from evenhand.training.run import versions
-from evenhand.training.settings import resolve_device
+from evenhand.training.settings import Resume, resolve_device
 from evenhand.utils.errors import InputError
 from evenhand.utils.progress import OnEpoch
 from evenhand.utils.text import one_line
@@ -79,7 +79,7 @@ class Baseline(Method):
         *,
         on_epoch: OnEpoch | None = None,
         checkpoints: Path | None = None,
-        resume: bool = False,
+        resume: Resume = False,
     ) -> Fit:
         """Fitted to train alone; a run that was interrupted begins again."""
         split, seeds = conditions.split, conditions.seeds if self.seeded else conditions.seeds[:1]

@@ -191,7 +191,7 @@ class Search:
                     news = {} if last is None else {"part": last.method.label, "ndcg": [last.ndcg]}
                     self.on_step(round(min(self.spent, self.budget)), round(self.budget), news)
                 if stop() and self.tried:
-                    raise StoppedError(self.workshop.how_to_go_on(len(self.tried)))
+                    raise self.workshop.stopped(len(self.tried))
 
     @property
     def spent(self) -> float:
@@ -238,21 +238,25 @@ class Search:
         return method.work(self.pairs) / _CORES[self.device.type]
 
     def _try(self, family: str, method: Method) -> None:
-        kept = self.workshop.find(method)
-        if kept is not None:
-            self.tried.append(Tried(family, method, None, kept["ndcg"], kept["seconds"], tuple(kept["epochs"])))
+        found = self.workshop.find(method)
+        if found is not None:
+            self.tried.append(Tried(family, method, None, found["ndcg"], found["seconds"], tuple(found["epochs"])))
+            self.began -= found["seconds"]  # the budget is that of both runs
             return
         if method.side_by_side:
-            method = method.having({"seconds": self.left / 2})
+            method = self.workshop.limited(method, self.left / 2)
         began = clock()
         try:
-            fit = fit_part(method, self.pairs, self.held, self.seed, self.device)
-        except StoppedError:
-            raise
+            kept = self.workshop.checkpoints(method)
+            fit = fit_part(method, self.pairs, self.held, self.seed, self.device, kept)
+        except StoppedError as stop:
+            raise self.workshop.stopped(len(self.tried)) from stop
         except (InputError, RunError):  # too large for this machine, or without a solution: others remain
             self.families[family].clear()
             return
-        seconds = clock() - began
+        elapsed = clock() - began
+        seconds = max(elapsed, fit.seconds)  # of an earlier run too, where one had begun it
+        self.began -= seconds - elapsed
         value = self.evaluator.evaluate([fit.model.scorer(fit.model.best)])[0][self.k].mean("ndcg")
         one = Tried(family, method, cast("Part", fit.model), value, seconds, fit.epochs)
         self.workshop.keep(one)

@@ -220,7 +220,7 @@ def compare(
             on_epoch = begin(one.label) if begin else None
             folder = checkpoints / f"{place:02d}" if checkpoints else None
             fit = one.fit_under(conditions, on_epoch=on_epoch, checkpoints=folder, resume=resume)
-            fit = fits[one.label] = refitted_fit(one, fit, conditions) if refit else fit
+            fit = fits[one.label] = refitted_fit(one, fit, conditions, folder) if refit else fit
             if on_epoch and not fit.epochs:
                 on_epoch(1, 1, {})
             for name, part in (other_tests or {}).items():

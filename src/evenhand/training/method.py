@@ -31,7 +31,7 @@ from evenhand.models.base import Model
 from evenhand.models.topk import Score
 from evenhand.training.early_stopping import STOPPING_K, evaluator_of
 from evenhand.training.evaluation import Evaluator, Results, users_within_reach
-from evenhand.training.settings import ProtocolName, resolve_device
+from evenhand.training.settings import ProtocolName, Resume, resolve_device
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.progress import OnEpoch
 
@@ -280,7 +280,7 @@ class Method(ABC):
         device: str | torch.device = "auto",
         on_epoch: OnEpoch | None = None,
         checkpoints: Path | None = None,
-        resume: bool = False,
+        resume: Resume = False,
     ) -> Fit:
         """Fit to train, choose on validation, look at test once (or, in the paper's protocol, each epoch)."""
         conditions = Conditions.of(split, seeds, protocol, k, hot, device)
@@ -293,7 +293,7 @@ class Method(ABC):
         *,
         on_epoch: OnEpoch | None = None,
         checkpoints: Path | None = None,
-        resume: bool = False,
+        resume: Resume = False,
     ) -> Fit:
         """The same under conditions that several methods share.
 
@@ -377,17 +377,18 @@ class Method(ABC):
         *,
         on_epoch: OnEpoch | None = None,
         checkpoints: Path | None = None,
-        resume: bool = False,
+        resume: Resume = False,
     ) -> list[Fit]:
         """Fit methods of one shape, of which this is the first, with all seeds each; each as if it were alone."""
         (only,) = methods
         return [only.fit_under(conditions, on_epoch=on_epoch, checkpoints=checkpoints, resume=resume)]
 
 
-def refitted_fit(method: Method, fit: Fit, conditions: Conditions) -> Fit:
+def refitted_fit(method: Method, fit: Fit, conditions: Conditions, checkpoints: Path | None = None) -> Fit:
     """The fit with every seed's model fitted again to train + validation as was found best, and evaluated on test.
 
-    Validation values and chosen epochs stay those of the choice.
+    Validation values and chosen epochs stay those of the choice. With a folder for `checkpoints` it goes on where the
+    same was interrupted.
     """
     split, began = conditions.split, time.perf_counter()
     nothing = split.test.take(np.zeros(len(split.test), dtype=bool))
@@ -397,7 +398,8 @@ def refitted_fit(method: Method, fit: Fit, conditions: Conditions) -> Fit:
     for place, seed in enumerate(seeds):
         # The model of this seed stands for the one that would recommend.
         one = fit.per_seed[place].having(seeds=(seed,)) if fit.per_seed else fit.model.having(best=place)
-        models.append(method.refit(replace(fit, model=one), known, device=str(conditions.device)))
+        own = None if checkpoints is None else checkpoints / f"refit-{seed}"
+        models.append(method.refit(replace(fit, model=one), known, device=str(conditions.device), checkpoints=own))
     results = conditions.measured([one.scorer(one.best) for one in models])
     best = 0 if fit.validation is None else int(np.argmax(fit.validation))
     info = {"split": f"{split.description}; refitted on train and validation"}

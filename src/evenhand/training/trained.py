@@ -22,7 +22,7 @@ from evenhand.training.early_stopping import STOPPING_K
 from evenhand.training.memory_estimate import Work, work_of
 from evenhand.training.method import Conditions, Fit, Method, metrics_json
 from evenhand.training.run import refitted, train
-from evenhand.training.settings import Settings
+from evenhand.training.settings import Resume, Settings
 from evenhand.training.update import updated
 from evenhand.training.wire_estimate import FEWEST, wire_of
 from evenhand.utils.description import described, from_description
@@ -139,7 +139,7 @@ class Trained(Method):
         *,
         on_epoch: OnEpoch | None = None,
         checkpoints: Path | None = None,
-        resume: bool = False,
+        resume: Resume = False,
     ) -> Fit:
         """What was left open is settled with the first seed; the others then have what did best."""
         forms = self.forms(conditions)
@@ -171,7 +171,7 @@ class Trained(Method):
         *,
         on_epoch: OnEpoch | None = None,
         checkpoints: Path | None = None,
-        resume: bool = False,
+        resume: Resume = False,
     ) -> list[Fit]:
         each = len(conditions.seeds)
         alone = len(methods) == 1
