@@ -244,6 +244,7 @@ def _child(life: Life, told: Path, err: Path, **environment: str) -> int:
             os.environ.update(environment)
             _redirect(err)
             live(life, told)
+            code = 0
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else 0 if end.code is None else 70
         except BaseException:

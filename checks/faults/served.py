@@ -156,6 +156,7 @@ def _forked(work: Callable[[], None], err: Path) -> int:
         try:
             _redirect(err)
             work()
+            code = 0
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else 0
         except BaseException:

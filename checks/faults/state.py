@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -59,10 +60,10 @@ def rows_on_record(folder: Path) -> dict[str, Any]:
 
 def visible(folder: Path) -> dict[str, bytes]:
     """Every file that a person would take for a result, by its path."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() or path.is_symlink())
     named = ((path.relative_to(folder), path) for path in files)
     return {
-        str(name): path.read_bytes()
+        str(name): os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
         for name, path in named
         if not any(_TEMPORARY.fullmatch(part) for part in name.parts)
     }
@@ -110,7 +111,7 @@ def _untimed(name: str, content: bytes) -> Any:
         rows = pq.read_table(io.BytesIO(content)).to_pylist()
         return [_without_times({**row, "details": json.loads(row["details"])}) for row in rows]
     if name.endswith((".md", ".html")):
-        content = re.sub(rb"<time .*?</time>", b"", content)
+        content = re.sub(rb"<time .*?</time>| --resume(?=</code>)", b"", content)
         return re.sub(rb"\d+(\.\d+)? (s|seconds)\b|\| [\d.e+-]+ \| [^|]* threads? \|", b"", content)
     return hashlib.sha256(content).hexdigest()
 

@@ -72,7 +72,7 @@ class Stage:
         if older is not None:
             made = forked(older, home)
             assert made.code == 0, made.err
-        shutil.copytree(home / "older", home / "whole")
+        shutil.copytree(home / "older", home / "whole", symlinks=True)
         ended = forked(work.life(inputs, home / "whole"), home)
         assert ended.code == 0, f"{work.name}: {ended.err}"
         return cls(
@@ -90,7 +90,7 @@ class Stage:
         """Kill it as `ends` says for its first, second, … life, until one ends by itself."""
         out = self.home / "story"
         shutil.rmtree(out, ignore_errors=True)
-        shutil.copytree(self.home / "older", out)
+        shutil.copytree(self.home / "older", out, symlinks=True)
         tally, known = Tally(stories=1), _Known()
         for number in range(100):
             if number and self._is_done(out):

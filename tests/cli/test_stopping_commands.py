@@ -134,8 +134,10 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("work", LONG_WORK)
-@pytest.mark.parametrize("back", [1, 4])
+EARLIER = ("blend", "recipe", "train, fitted to everything", "tune --model --refit")
+
+
+@pytest.mark.parametrize(("work", "back"), [*((work, 1) for work in LONG_WORK), *((work, 4) for work in EARLIER)])
 def test_work_that_is_stopped_late_goes_on(
     work: str, back: int, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,12 +49,13 @@ def command(
 
     if data is None and newcomers.new_items is None:
         raise InputError("give a file of newer interactions, or new items with --new-items, or both.")
+    checkpoints = checkpoints_beside(out)
+    force = force or checkpoints.is_dir()  # an update that was killed, at its last stroke perhaps
     folder = check_folder(out, force)
     check_ours(folder)
     old = updated = load(model)
     item = reading.item if remembered.is_given(context, "item") else None
     notes: list[str] = []
-    checkpoints = checkpoints_beside(folder)
     with one_process(folder), stops_explained(checkpoints, "run the same command again to go on"):
         check_folder(folder, force)  # again: another process may have finished here meanwhile
         if data is not None:
