@@ -42,11 +42,11 @@ def large(asked: argparse.Namespace) -> None:
     few = log(asked.users, n_items, 2, seed=1)
     truth = Interactions.from_pairs(few.users, few.items, n_users=n_users, n_items=n_items)
     users, items = vectors(1, n_users, n_items, asked.device)
-    judge = Evaluator(truth, known, np.zeros(n_items, dtype=bool), (5, 10, LONGEST))
+    evaluator = Evaluator(truth, known, np.zeros(n_items, dtype=bool), (5, 10, LONGEST))
     top_items(users[0], items[0], np.arange(8), LONGEST)  # loads and compiles
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.perf_counter()
-    judge((users, items))
+    evaluator((users, items))
     seconds = time.perf_counter() - began
     more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     print(
@@ -60,12 +60,12 @@ def small(asked: argparse.Namespace) -> None:
 
     known, truth = log(943, 1682, 76, seed=0), log(943, 1682, 8, seed=1)
     made = vectors(10, 943, 1682, asked.device)
-    judge = Evaluator(truth, known, np.arange(1682) < 300, (10,))
-    judge(made)
+    evaluator = Evaluator(truth, known, np.arange(1682) < 300, (10,))
+    evaluator(made)
     times = []
     for _ in range(5):
         began = time.perf_counter()
-        judge(made)
+        evaluator(made)
         times.append((time.perf_counter() - began) / 10)
     print(f"small: 943 users × 1,682 items: {1000 * min(times):.1f} ms a replica, best of {len(times)}")
 

@@ -53,8 +53,8 @@ def main() -> None:
             protocol="paper", device=given.device, ks=(5,), on_epoch=show,
         )  # fmt: skip
         means = {name: np.mean([one.metrics[name] for one in fitted.results[5]]) for name in SHOWN}
-        told = " ".join(f"{name} {mean:.4f}" for name, mean in means.items())
-        print(f"hot by '{line}', {sum(groups)} items: {told}; epochs {fitted.epochs}", flush=True)
+        message = " ".join(f"{name} {mean:.4f}" for name, mean in means.items())
+        print(f"hot by '{line}', {sum(groups)} items: {message}; epochs {fitted.epochs}", flush=True)
 
 
 if __name__ == "__main__":

@@ -33,12 +33,12 @@ def without(split: Split, held: np.ndarray) -> Split:
     return Split(train, validation, test, f"{split.description}, without {held.sum()} users")
 
 
-def judge(users: torch.Tensor, items: torch.Tensor, split: Split, held: np.ndarray) -> dict[str, float]:
+def accuracy(users: torch.Tensor, items: torch.Tensor, split: Split, held: np.ndarray) -> dict[str, float]:
     """Means over seeds and held-out users on test."""
-    judged = np.flatnonzero(held & (split.test.activity > 0))
+    evaluated = np.flatnonzero(held & (split.test.activity > 0))
     hot = HotRule.parse("honest").mask(split)
     scored = [
-        score_lists(top_items(*vectors, judged, K, exclude=split.consumed)[0], judged, split.test, hot, (K,))[K]
+        score_lists(top_items(*vectors, evaluated, K, exclude=split.consumed)[0], evaluated, split.test, hot, (K,))[K]
         for vectors in zip(users, items, strict=True)
     ]
     return {name: float(np.mean([one.mean(name) for one in scored])) for name in SHOWN}
@@ -67,8 +67,8 @@ def main() -> None:
             folded = user_vectors(outside.item_vectors, split.train)
             seconds = time.perf_counter() - began
             rows = {
-                "trained in": judge(*inside.vectors, split, held),
-                "folded in": judge(folded, outside.item_vectors, split, held),
+                "trained in": accuracy(*inside.vectors, split, held),
+                "folded in": accuracy(folded, outside.item_vectors, split, held),
             }
             for name, row in rows.items():
                 print(f"{encoder:10}{method:18}{name:12}" + "".join(f"{row[m]:9.4f}" for m in SHOWN))

@@ -2,8 +2,9 @@
 
     python benchmarks/line_order.py FOLDER
 
-Reads FOLDER/train.txt alone. Prints how popular the items are along the lines, how much items keep to places of their own
-(1 is chance), and NDCG@20 of two closed forms on two validation parts of a tenth: pairs at random, and the ends of lines.
+Reads FOLDER/train.txt alone. Prints how popular the items are along the lines, how much items keep to places of their
+own (1 is chance), and NDCG@20 of two closed forms on two validation parts of a tenth: pairs at random, and the ends of
+lines.
 """
 
 from __future__ import annotations
@@ -42,9 +43,8 @@ def main() -> None:
         seen = Evaluator(held, rest, np.zeros(train.n_items, dtype=bool), (K,))
         for method in METHODS:
             value = seen.evaluate([method.fit_pairs(rest).scorer(0)])[0][K].mean("ndcg")
-            print(
-                f"validation {'at random' if how == 'random' else 'at the ends of lines':20} {method.name:8} {value:.4f}"
-            )
+            where = "at random" if how == "random" else "at the ends of lines"
+            print(f"validation {where:20} {method.name:8} {value:.4f}")
 
 
 if __name__ == "__main__":

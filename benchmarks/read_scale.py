@@ -82,10 +82,10 @@ def main() -> None:
             if not path.exists():
                 simulate(path, asked.rows, kind)
             done = subprocess.run([sys.executable, "-c", READ, str(path)], capture_output=True, text=True, check=True)
-            told = json.loads(done.stdout)
-            held, peak = (told[name] / asked.rows for name in ("held", "peak"))
+            answer = json.loads(done.stdout)
+            held, peak = (answer[name] / asked.rows for name in ("held", "peak"))
             print(
-                f"{kind}: {asked.rows:,} rows, {told['pairs']:,} pairs in {told['seconds']:.1f} s; the log "
+                f"{kind}: {asked.rows:,} rows, {answer['pairs']:,} pairs in {answer['seconds']:.1f} s; the log "
                 f"holds {held:.1f} bytes a row, the peak {peak - held:.1f} above; {os.cpu_count()} cores",
                 flush=True,
             )

@@ -70,10 +70,10 @@ def worker(folder: str, reader: str) -> None:
     ids = mixed(log.user_numbers, owners(mine.user_ids, 2**31)).sum()
     digest = total(world, np.array([*np.array([pairs, ids]).view(np.int64), len(mine)]))
     last = mixed(np.arange(log.n_items), owners(mine.item_ids, 2**31)).sum()
-    told = world.gathered({"peak": peak, "held": held, "seconds": seconds, "cpu": cpu, "sent": sent, "own": before})
+    answer = world.gathered({"peak": peak, "held": held, "seconds": seconds, "cpu": cpu, "sent": sent, "own": before})
     if world.rank == 0:
         code = f"{(int(digest[0]) + int(digest[1]) + int(last)) % 2**64:016x}"
-        print(json.dumps({"digest": code, "pairs": int(digest[2]), "users": log.n_users, "ranks": told}))
+        print(json.dumps({"digest": code, "pairs": int(digest[2]), "users": log.n_users, "ranks": answer}))
 
 
 def mixed(*columns: np.ndarray) -> np.ndarray:
@@ -127,14 +127,14 @@ def main() -> None:
         digests = set()
         runs = [] if asked.only_ranks else [("ordinary", 1)]
         for reader, ranks in [*runs, *(("spread", ranks) for ranks in asked.ranks)]:
-            told = run(folder, reader, ranks)
-            digests.add(told["digest"])
-            most = {name: max(rank[name] for rank in told["ranks"]) for name in told["ranks"][0]}
-            cpu = sum(rank["cpu"] for rank in told["ranks"])
-            sent = sum(rank["sent"] for rank in told["ranks"])
+            answer = run(folder, reader, ranks)
+            digests.add(answer["digest"])
+            most = {name: max(rank[name] for rank in answer["ranks"]) for name in answer["ranks"][0]}
+            cpu = sum(rank["cpu"] for rank in answer["ranks"])
+            sent = sum(rank["sent"] for rank in answer["ranks"])
             print(
-                f"{reader} reader, {ranks} rank(s): {asked.rows:,} rows, {told['pairs']:,} pairs, "
-                f"{told['users']:,} users, digest {told['digest']}; {most['seconds']:.0f} s, {cpu:.0f} CPU s "
+                f"{reader} reader, {ranks} rank(s): {asked.rows:,} rows, {answer['pairs']:,} pairs, "
+                f"{answer['users']:,} users, digest {answer['digest']}; {most['seconds']:.0f} s, {cpu:.0f} CPU s "
                 f"in all; a rank keeps up to {most['held'] / 1e6:.0f} MB, peak {most['peak'] / 1e3:.0f} MB "
                 f"above the {most['own'] / 1e3:.0f} MB of its libraries; {sent / asked.rows:.1f} bytes a row sent",
                 flush=True,

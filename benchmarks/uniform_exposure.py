@@ -76,8 +76,8 @@ def main() -> None:
             started = time.perf_counter()
             for measure, value in evaluated(world, fit(name, world, asked.device)).items():
                 values.setdefault(name, {}).setdefault(measure, []).append(round(value, DIGITS))
-            told = ", ".join(f"{measure} {each[-1]:.4f}" for measure, each in values[name].items())
-            print(f"world {seed}, {name}: {told} ({time.perf_counter() - started:.0f} s)", flush=True)
+            message = ", ".join(f"{measure} {each[-1]:.4f}" for measure, each in values[name].items())
+            print(f"world {seed}, {name}: {message} ({time.perf_counter() - started:.0f} s)", flush=True)
     used = versions(resolve_device(asked.device))
     details = {"date": datetime.date.today().isoformat(), "worlds": asked.worlds, "log_pairs": len(world.log)}
     command = f"python benchmarks/uniform_exposure.py --worlds {asked.worlds}"

@@ -159,9 +159,9 @@ def try_out(python: Path, folder: Path) -> None:
     folder.mkdir()
     evenhand = python.with_name("evenhand")
     train = ("--methods", "rns,auc-ns,popular", "--seeds", "2", "--epochs", "5")
-    told = run("use it from Python", python, "-c", WRITE_PARTS, cwd=folder)
-    if str(python.parents[1]) not in told:
-        sys.exit(f"evenhand was not imported from the fresh environment, but from {told}")
+    message = run("use it from Python", python, "-c", WRITE_PARTS, cwd=folder)
+    if str(python.parents[1]) not in message:
+        sys.exit(f"evenhand was not imported from the fresh environment, but from {message}")
     run("compare", evenhand, "compare", "demo", *train, "--out", "run", cwd=folder)
     lists = ("--recs", "run/recommendations.parquet", "--out", "report.html")
     run("audit", evenhand, "audit", "--train", "train.csv", "--test", "test.csv", *lists, cwd=folder)

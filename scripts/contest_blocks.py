@@ -138,13 +138,13 @@ def _uniform(runs: list[Run]) -> str:
         rows.append([f"`{name}`", *cells, " → ".join(str(1 + order.index(name)) for order in places)])
     heads = [f"{label(key.partition(' ')[2])}, {key.partition(' ')[0]}" for key in keys[:-1]]
     one = runs[0]
-    told = paragraph(
+    message = paragraph(
         f"`{one.command}`: {one.details['worlds']} worlds of 1,000 users × 1,500 items and 60,000 pairs,",
         f"{_made(runs)}, {one.details['date']}. Means over worlds, the best by the random test first. NDCG@10 and",
         "liked@5 are bold where they differ from those of `rns` beyond chance (paired over worlds, Holm's p at most",
         ".05).",
     )
-    return f"{told}\n\n{table(['method', *heads, 'liked@5', 'rank: biased → uniform'], rows)}"
+    return f"{message}\n\n{table(['method', *heads, 'liked@5', 'rank: biased → uniform'], rows)}"
 
 
 def _unlike_random(found: dict[str, Run], key: str) -> list[str]:

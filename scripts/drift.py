@@ -91,13 +91,13 @@ def recorded() -> dict[str, Recorded]:
 
 def moves(before: Recorded, now: Recorded) -> list[str]:
     """A sentence for each metric that has left its tolerance."""
-    told = []
+    message = []
     for metric, tolerance in TOLERANCE.items():
         (was, spread), (is_now, _) = before[metric], now[metric]
         if not abs(is_now - was) <= tolerance:
             seeds = f", {abs(is_now - was) / spread:.1f} standard deviations of a seed" if spread else ""
-            told.append(f"{metric}@{K} moved from {was:.4f} to {is_now:.4f}{seeds}")
-    return told
+            message.append(f"{metric}@{K} moved from {was:.4f} to {is_now:.4f}{seeds}")
+    return message
 
 
 def main() -> None:
@@ -105,8 +105,8 @@ def main() -> None:
     now = {}
     for name in names():
         now[name] = measure(name)
-        told = moves(before[name], now[name]) if name in before else ["new"]
-        print(f"{name}: {'; '.join(told) or 'as before'}", flush=True)
+        message = moves(before[name], now[name]) if name in before else ["new"]
+        print(f"{name}: {'; '.join(message) or 'as before'}", flush=True)
     for name in before.keys() - now.keys():
         print(f"{name}: gone")
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(run)}" for name, run in now.items())

@@ -242,16 +242,16 @@ def _shares(found: Experiments) -> tuple[str, str]:
     one = found.sweep("beta")
     assert one is not None
     (grid,) = grids(one.document)
-    told, rising, near = [], [], []
+    message, rising, near = [], [], []
     for name in ("hot", "false"):
         pairs = [row[grid.columns.index(f"{name}_share")] for row in grid.rows.values()]
         means = [pair.mean or 0.0 for pair in pairs]
         rising.append(means[-1] > means[0])
         near += [pair.verdict in GOOD for pair in pairs]
-        told.append(f"{name} from {short(means[0])} to {short(means[-1])}")
+        message.append(f"{name} from {short(means[0])} to {short(means[-1])}")
     said = "**yes**" if all(rising + near) else "**in part**" if any(rising) else "**no**"
     sizes = f"{sum(near)} of {len(near)} printed shares are near ours"
-    return said, f"ours, from the smallest to the largest β: {', '.join(told)}; {sizes}"
+    return said, f"ours, from the smallest to the largest β: {', '.join(message)}; {sizes}"
 
 
 def _first_table(found: Experiments) -> str:
@@ -272,12 +272,12 @@ def _first_table(found: Experiments) -> str:
     assert not claim.holds, "README says that AUC-NS and DNS do not differ beyond chance"
     hardware = listed(list(dict.fromkeys(one.entries[row]["hardware"] for row in FIRST)))
     command = "evenhand reproduce overall --protocol honest --methods rns,pns,dns,auc-ns --seeds 10 --data-dir FOLDER"
-    told = paragraph(
+    message = paragraph(
         "MovieLens-100K, the split of the paper's authors, matrix factorisation, honest protocol, top 10,",
         f"{one.identity['seeds']} seeds, {hardware} (`{command} --out results`);",
         "± is the standard deviation over seeds, * the best:",
     )
-    return f"{told}\n\n{table(['negatives', *heads], rows)}"
+    return f"{message}\n\n{table(['negatives', *heads], rows)}"
 
 
 def _in_short(found: Experiments) -> str:

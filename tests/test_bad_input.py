@@ -77,14 +77,14 @@ FILE_MISTAKES = {
 }
 
 
-@pytest.mark.parametrize(("file", "told"), FILE_MISTAKES.items(), ids=list(FILE_MISTAKES))
+@pytest.mark.parametrize(("file", "parts"), FILE_MISTAKES.items(), ids=list(FILE_MISTAKES))
 def test_a_bad_file_is_named_with_its_fault(
-    desk: Path, monkeypatch: pytest.MonkeyPatch, file: str, told: list[str]
+    desk: Path, monkeypatch: pytest.MonkeyPatch, file: str, parts: list[str]
 ) -> None:
     target = f"./{file}"
     for command in (("compare",), ("train", "--out", "new"), ("data", "describe")):
         message = refused(desk, monkeypatch, *command, target)
-        for part in told:
+        for part in parts:
             assert part.replace(f"'{file}'", f"'{target}'") in message or part in message
 
 
@@ -174,13 +174,13 @@ OPTION_MISTAKES: dict[str, list[str]] = {
 }
 
 
-@pytest.mark.parametrize(("options", "told"), OPTION_MISTAKES.items(), ids=list(OPTION_MISTAKES))
+@pytest.mark.parametrize(("options", "parts"), OPTION_MISTAKES.items(), ids=list(OPTION_MISTAKES))
 def test_a_bad_option_is_named_with_what_would_do(
-    desk: Path, monkeypatch: pytest.MonkeyPatch, options: str, told: list[str]
+    desk: Path, monkeypatch: pytest.MonkeyPatch, options: str, parts: list[str]
 ) -> None:
     out = () if "--out" in options else ("--out", "new")
     message = refused(desk, monkeypatch, "compare", "log.csv", *out, *options.split())
-    for part in told:
+    for part in parts:
         assert part in message
 
 
@@ -256,13 +256,13 @@ MORE_MISTAKES: dict[str, list[str]] = {
 }
 
 
-@pytest.mark.parametrize(("line", "told"), MORE_MISTAKES.items(), ids=list(MORE_MISTAKES))
+@pytest.mark.parametrize(("line", "parts"), MORE_MISTAKES.items(), ids=list(MORE_MISTAKES))
 def test_every_command_says_what_is_wrong_in_one_line(
-    desk: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str, told: list[str]
+    desk: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str, parts: list[str]
 ) -> None:
     monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path / "empty-cache"))
     message = refused(desk, monkeypatch, *line.split())
-    for part in told:
+    for part in parts:
         assert part in message
 
 
@@ -292,7 +292,7 @@ def test_unknown_test_items_and_users_are_counted_and_kept(tmp_path: Path) -> No
     assert ended.out.count("3 items and 2 users of the test part never occur in train") == 1
 
 
-def test_a_user_with_every_item_is_skipped_and_told_once(tmp_path: Path) -> None:
+def test_a_user_with_every_item_is_skipped_and_reported_once(tmp_path: Path) -> None:
     rows = [f"0,{item}" for item in range(6)]
     rows += [f"{user},{item}" for user in range(1, 12) for item in range(6) if (user + item) % 3]
     (tmp_path / "log.csv").write_text("user,item\n" + "\n".join(rows) + "\n")

@@ -73,7 +73,7 @@ UNKNOWN: dict[str, Any] = {"name": "torch", "skip_reason": "torch 2.13.0 was not
 
 
 @pytest.mark.parametrize(
-    ("answers", "code", "told"),
+    ("answers", "code", "message"),
     [
         ([GOOD], 0, "1 packages, 0 known"),
         ([GOOD, BAD], 1, "jinja2 2.0: PYSEC-1, CVE-2; fixed in 3.1"),
@@ -82,10 +82,10 @@ UNKNOWN: dict[str, Any] = {"name": "torch", "skip_reason": "torch 2.13.0 was not
     ],
 )
 def test_only_a_known_vulnerability_fails(
-    answers: list[dict[str, Any]], code: int, told: str, capsys: pytest.CaptureFixture[str]
+    answers: list[dict[str, Any]], code: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert audit_script().verdict(answers) == code
-    assert told in capsys.readouterr().out
+    assert message in capsys.readouterr().out
 
 
 def test_without_a_database_the_audit_says_that_it_did_not_run(

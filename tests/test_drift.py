@@ -58,7 +58,7 @@ def test_a_slower_learning_rate_is_seen(monkeypatch: pytest.MonkeyPatch) -> None
     assert drift.moves(RECORDED["rns mf"], drift.measure("rns mf"))
 
 
-def test_only_what_left_its_tolerance_is_told() -> None:
+def test_only_what_left_its_tolerance_is_reported() -> None:
     before = dict.fromkeys(drift.TOLERANCE, (0.5, 0.01))
     within = {metric: (0.5 + 0.9 * by, 0.0) for metric, by in drift.TOLERANCE.items()}
     assert drift.moves(before, within) == []

@@ -20,7 +20,7 @@ import torch
 import small_model
 from evenhand.audit.audit_files import github_lines, junit, save_audit, save_junit
 from evenhand.audit.document import read_audit, to_json
-from evenhand.audit.gates import Judged, parse_gate
+from evenhand.audit.gates import GateResult, parse_gate
 from evenhand.audit.result import Finding
 from evenhand.audit.run_audit import audit
 from evenhand.cli import show
@@ -140,16 +140,16 @@ def test_an_error_is_one_line_that_steers_nothing(tmp_path: Path) -> None:
 
 
 def test_xml_holds_no_sign_that_it_may_not_hold(tmp_path: Path) -> None:
-    judged = [Judged(ODD, f"{ODD}\ufffe\uffff", failed, ODD) for failed in (True, False)]
-    cases = ET.fromstring(junit(judged).encode()).iter("testcase")
+    evaluated = [GateResult(ODD, f"{ODD}\ufffe\uffff", failed, ODD) for failed in (True, False)]
+    cases = ET.fromstring(junit(evaluated).encode()).iter("testcase")
     assert [case.get("name", "").count("\\x1b") for case in cases] == [2, 2]
-    save_junit(judged, tmp_path / "junit.xml")
+    save_junit(evaluated, tmp_path / "junit.xml")
     ET.parse(tmp_path / "junit.xml")
 
 
 def test_annotations_cannot_be_forged(tmp_path: Path) -> None:
     found = replace(sample_audit(), findings=(Finding(ODD, None),), changes=())
-    lines = github_lines(found, [Judged(ODD, None, True, ODD)])
+    lines = github_lines(found, [GateResult(ODD, None, True, ODD)])
     assert [line.split("::")[1] for line in lines] == [
         "error title=evenhand audit",
         "notice title=evenhand audit",
@@ -255,14 +255,14 @@ def test_nor_from_python() -> None:
     split = small_log().split()
     recs = pa.table({"user": [0, 1], "item": [1, 0], "rank": [1, 1]})
     for asked in (10_001, [5, 10_001], 2**80):
-        for judge in (
+        for evaluator in (
             lambda k: audit({"a": recs}, split.train, k=k),
             lambda k: evaluate(recs, split, k=k),
             lambda k: evaluate_named(recs, split, k),
             lambda k: compare(split, ["popular"], ks=[k] if isinstance(k, int) else k),
         ):
             with pytest.raises(InputError, match="up to 10,000"):
-                judge(asked)
+                evaluator(asked)
     for wrong in ((), ("x",), (1.5,), (0,)):
         with pytest.raises(InputError, match="whole numbers from 1 up"):
             compare(split, ["popular"], k=wrong)

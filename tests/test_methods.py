@@ -122,6 +122,7 @@ def test_parameters_and_defaults_are_those_of_the_sampler() -> None:
         "candidates": 5,
         "probes": 10,
         "ecdf": "auto",
+        "pool": None,
         "rule": "paper",
         "inside": 10,
     }

@@ -27,8 +27,8 @@ def named(folder: Path) -> str:
 
 def one_sentence(ended: Ended, *ways_out: str) -> bool:
     """Refused, and told what to do."""
-    told = ended.err.removesuffix("\n")
-    return (ended.code, ended.out) == (2, "") and "\n" not in told and any(way in told for way in ways_out)
+    message = ended.err.removesuffix("\n")
+    return (ended.code, ended.out) == (2, "") and "\n" not in message and any(way in message for way in ways_out)
 
 
 def test_every_kind_of_model_is_there() -> None:

@@ -103,12 +103,12 @@ def measure(data: Data, python: Path, threads: int, effort: Effort) -> Section:
         f"{data.split.train!r}; MF d {DIM}, batch {BATCH}, {CANDIDATES} candidates, {PROBES} probes, "
         "Adam on every row, one replica",
     )
-    contenders: dict[str, Callable[[], float]] = {
+    methods: dict[str, Callable[[], float]] = {
         name: epoch_of(loop(data, *how), effort.at_least) for name, how in OURS.items()
     }
     with started(python, asked_of_peers(threads, effort.at_least), data.split) as (peers, failed):
-        contenders |= {**peers, OUR_ALS: als_iteration(data, effort.at_least)}
-        section.times = in_turns(contenders, effort.rounds)
+        methods |= {**peers, OUR_ALS: als_iteration(data, effort.at_least)}
+        section.times = in_turns(methods, effort.rounds)
     section.facts |= {f"versions of {name}": peer.versions for name, peer in peers.items()} | failed
     section.ratios = [
         ratio(text, section.times[slow], section.times[fast])

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from suite.report import Section
 
 FULL = {
-    "users": 1_000_000, "items": 200_000, "pairs": 20_000_000, "judged": 20_000,
+    "users": 1_000_000, "items": 200_000, "pairs": 20_000_000, "evaluated": 20_000,
     "dim": 64, "batch": 8192, "draws": 64, "rounds": 3,
 }  # fmt: skip
-QUICK = FULL | {"users": 20_000, "items": 5_000, "pairs": 200_000, "judged": 1_000}
+QUICK = FULL | {"users": 20_000, "items": 5_000, "pairs": 200_000, "evaluated": 1_000}
 
 
 def peak_gb() -> float:
@@ -54,12 +54,12 @@ def work(asked: dict[str, int]) -> dict[str, Any]:
     log = simulate_log(asked["users"], asked["items"], asked["pairs"])
     found["simulation, s"] = time.perf_counter() - began
     # The last pair of some users who have several is what they are judged by.
-    judged = np.flatnonzero(log.activity > 1)[: asked["judged"]]
+    evaluated = np.flatnonzero(log.activity > 1)[: asked["evaluated"]]
     held = np.zeros(len(log), dtype=bool)
-    held[log.indptr[judged + 1] - 1] = True
+    held[log.indptr[evaluated + 1] - 1] = True
     train, truth = log.take(~held), log.take(held)
     del log, held
-    found["pairs"], found["users judged"] = len(train), len(judged)
+    found["pairs"], found["users judged"] = len(train), len(evaluated)
 
     began = time.perf_counter()
     settings = eh.Settings(batch=asked["batch"], updates="sparse")

@@ -88,8 +88,8 @@ def machine_text(found: Mapping[str, Any]) -> str:
 
 def _processor() -> str:
     """The model's name as the system tells it."""
-    told = Path("/proc/cpuinfo")
-    lines = told.read_text().splitlines() if told.exists() else []
+    cpu_facts = Path("/proc/cpuinfo")
+    lines = cpu_facts.read_text().splitlines() if cpu_facts.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
 

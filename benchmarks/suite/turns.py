@@ -36,12 +36,12 @@ def ratio(text: str, slow: Timing, fast: Timing) -> Ratio:
     return Ratio(text, slow.best / fast.best, min(each), max(each))
 
 
-def in_turns(contenders: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, Timing]:
+def in_turns(methods: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, Timing]:
     """Call each once to warm up and compile, then A, B, …, A, B, …; each call returns its own seconds."""
-    for run in contenders.values():
+    for run in methods.values():
         run()
-    took = [{name: run() for name, run in contenders.items()} for _ in range(rounds)]
-    return {name: Timing(tuple(one[name] for one in took)) for name in contenders}
+    took = [{name: run() for name, run in methods.items()} for _ in range(rounds)]
+    return {name: Timing(tuple(one[name] for one in took)) for name in methods}
 
 
 def filled(work: Callable[[], object], at_least: float) -> float:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evenhand.audit.audit_files import github_lines, junit
 from evenhand.audit.changes import against
-from evenhand.audit.gates import Quantity, check_gates, judge, parse_gate
+from evenhand.audit.gates import Quantity, check_gates, evaluate_gates, parse_gate
 from evenhand.audit.result import Audit, Estimate, Finding, SystemRow
 from evenhand.utils.errors import InputError
 
@@ -42,7 +42,7 @@ TWO = audit(mine={"ohr": 0.58, "ndcg": 0.41}, other={"ohr": 0.64, "ndcg": 0.38})
 
 
 def failures(text: str, of: Audit = TWO) -> list[str]:
-    return [one.sentence for one in judge([parse_gate(text)], of) if one.failed]
+    return [one.sentence for one in evaluate_gates([parse_gate(text)], of) if one.failed]
 
 
 def test_a_number_is_asked_of_every_system() -> None:
@@ -94,11 +94,11 @@ def test_names_may_hold_dots_dashes_and_slashes() -> None:
         ("", 1, "a comparison"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_place(text: str, column: int, why: str) -> None:
-    with pytest.raises(InputError) as told:
+def test_what_cannot_be_read_is_reported_with_its_place(text: str, column: int, why: str) -> None:
+    with pytest.raises(InputError) as printed:
         parse_gate(text)
-    assert f"at column {column}:" in str(told.value)
-    assert why in str(told.value)
+    assert f"at column {column}:" in str(printed.value)
+    assert why in str(printed.value)
 
 
 @given(st.text(max_size=30))
@@ -107,14 +107,14 @@ def test_any_text_is_a_gate_or_an_input_error(text: str) -> None:
         assert parse_gate(text).text == text.strip()
 
 
-def test_unknown_names_are_told_by_the_nearest() -> None:
+def test_unknown_names_are_reported_by_the_nearest() -> None:
     with pytest.raises(InputError, match="did you mean 'ndcg'"):
         parse_gate("ngcd@10<1")
     with pytest.raises(InputError, match="unknown system 'mien'; did you mean 'mine'"):
         failures("mien.ndcg@10<1")
 
 
-def test_what_could_not_be_judged_is_refused_before_the_work() -> None:
+def test_what_could_not_be_evaluated_is_refused_before_the_work() -> None:
     with pytest.raises(InputError, match="k = 7; the audit has 5, 10"):
         check_gates([parse_gate("ohr@7>0.5")], (5, 10), has_test=True)
     with pytest.raises(InputError, match="give a test file"):
@@ -125,13 +125,13 @@ def test_what_could_not_be_judged_is_refused_before_the_work() -> None:
 def test_an_undefined_number_fails() -> None:
     nothing = audit(mine={"ocr_defined": float("nan")})
     assert failures("ocr_defined@10>0.5", nothing) == [
-        "ocr_defined@10>0.5 cannot be judged: ocr_defined@10 of mine is undefined, 0.5."
+        "ocr_defined@10>0.5 cannot be evaluated: ocr_defined@10 of mine is undefined, 0.5."
     ]
 
 
 def test_junit_has_a_case_for_each_gate_and_system() -> None:
-    judged = judge([parse_gate("ohr@10>0.6"), parse_gate("mine.ndcg@10<other.ndcg@10")], TWO)
-    suite = ET.fromstring(junit(judged).encode()).find("testsuite")
+    evaluated = evaluate_gates([parse_gate("ohr@10>0.6"), parse_gate("mine.ndcg@10<other.ndcg@10")], TWO)
+    suite = ET.fromstring(junit(evaluated).encode()).find("testsuite")
     assert suite is not None
     assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
     cases = {case.get("name"): case for case in suite.iter("testcase")}
@@ -143,7 +143,7 @@ def test_junit_has_a_case_for_each_gate_and_system() -> None:
 
 
 def test_github_lines_are_escaped() -> None:
-    lines = github_lines(TWO, judge([parse_gate("ohr@10>0.6")], TWO))
+    lines = github_lines(TWO, evaluate_gates([parse_gate("ohr@10>0.6")], TWO))
     assert lines == [
         "::error title=evenhand audit::ohr@10>0.6 holds: ohr@10 of other is 0.6400.",
         "::notice title=evenhand audit::50 %25 are%0Awrong.",

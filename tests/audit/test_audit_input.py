@@ -127,7 +127,7 @@ def test_unknown_users_are_dropped_and_unknown_items_kept() -> None:
     assert values(found)["coverage"] == CLEAN["coverage"]
 
 
-def test_what_only_test_knows_is_told() -> None:
+def test_what_only_test_knows_is_reported() -> None:
     found = audited([*rows(), {"user": "gus", "item": "a", "rank": 1}], test=table(TEST | {"gus": "ab"}))
     noted(found, "2 recommendations of 1 item that test has and train has not")  # h, to dan and eve
     noted(found, "1 list of users who are in test and not in train")
@@ -145,14 +145,14 @@ def test_short_and_missing_lists() -> None:
     noted(found, "1 list shorter than 4; the empty slots count as misses")
     noted(
         found,
-        "1 of 5 test users have no list; it counts as empty (to judge served users alone, leave the others "
+        "1 of 5 test users have no list; it counts as empty (to evaluate served users alone, leave the others "
         "out of test)",
     )
     assert values(found)["precision"] == pytest.approx(CLEAN["precision"] - 2 / 4 / 5)
     assert values(found)["aplt"] == pytest.approx((1 + 2 / 4 + 1 + 3 / 4) / 4)
 
 
-def test_what_the_user_has_already_is_told() -> None:
+def test_what_the_user_has_already_is_reported() -> None:
     noted(
         audited([*rows(), {"user": "dan", "item": "a", "rank": 4}]),
         "1 recommendation of what the user has in train already, counted as shown and not wanted",
@@ -166,7 +166,7 @@ def test_users_without_a_wish_count_for_exposure_only() -> None:
     assert values(found)["arp"] == pytest.approx((5 * CLEAN["arp"] + 4) / 6)
 
 
-def test_a_test_that_overlaps_train_is_told_with_the_count() -> None:
+def test_a_test_that_overlaps_train_is_reported_with_the_count() -> None:
     both = TEST | {"ann": "dea"}
     found = audited(rows(), test=table(both))
     assert "1 test pair also occurs in train; it is left out." in found.notes
@@ -209,9 +209,9 @@ def test_of_several_seeds_the_first_is_audited() -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(recs: Any, more: dict[str, Any], why: str) -> None:
-    with pytest.raises(InputError, match=why) as told:
+    with pytest.raises(InputError, match=why) as message:
         audited(recs, **more)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(message.value)
 
 
 def test_broken_json_lines_are_refused(tmp_path: Path) -> None:

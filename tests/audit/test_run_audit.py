@@ -266,7 +266,7 @@ def test_examples_say_why_and_mark_what_was_wanted() -> None:
     assert [s.item for s in cat.wanted] == ["b"]
 
 
-def test_a_long_history_is_cut_and_its_length_told() -> None:
+def test_a_long_history_is_cut_and_its_length_reported() -> None:
     long = TRAIN | {"ann": "".join(map(chr, range(0x100, 0x100 + 45)))}
     shown = audited({"mine": lists()}, train=table(long)).examples
     ann = next(example for example in shown if example.user == "ann")

@@ -68,9 +68,9 @@ def test_a_model_lists_what_the_fitted_baseline_lists(baseline: Baseline, tmp_pa
     assert model.recommend(k=5).equals(baseline.fit_pairs(SPLIT.train).having(known=SPLIT.consumed).recommend(k=5))
     model.save(tmp_path / "m")
     assert eh.load(tmp_path / "m").recommend(k=5).equals(found.lists(5))
-    judged = eh.evaluate(eh.load(tmp_path / "m").recommend(k=20), SPLIT, k=(5, 20))
+    evaluated = eh.evaluate(eh.load(tmp_path / "m").recommend(k=20), SPLIT, k=(5, 20))
     for k in (5, 20):
-        mean = judged.at(k).metrics["ndcg"].mean
+        mean = evaluated.at(k).metrics["ndcg"].mean
         assert model.metrics[str(k)]["ndcg"]["mean"] == pytest.approx(mean, abs=1e-12)
 
 
@@ -133,13 +133,13 @@ def damaged(change: Any, tmp_path: Path, baseline: Baseline) -> str:
     ],
 )
 def test_weights_that_do_not_fit_are_refused(baseline: Baseline, name: str, value: Any, tmp_path: Path) -> None:
-    told = damaged(lambda tensors: tensors.update({name: value}), tmp_path, baseline)
-    assert told == f"{tmp_path / 'm'} is damaged: its weights do not match its items."
+    message = damaged(lambda tensors: tensors.update({name: value}), tmp_path, baseline)
+    assert message == f"{tmp_path / 'm'} is damaged: its weights do not match its items."
 
 
 def test_missing_weights_and_altered_files_are_refused(tmp_path: Path) -> None:
-    told = damaged(lambda tensors: tensors.update(other=tensors.pop("weights")), tmp_path, eh.EASE())
-    assert "cannot be read as a model: 'weights'" in told
+    message = damaged(lambda tensors: tensors.update(other=tensors.pop("weights")), tmp_path, eh.EASE())
+    assert "cannot be read as a model: 'weights'" in message
     eh.EASE().fit_pairs(LOG).save(tmp_path / "n")
     with (tmp_path / "n" / "known.arrow").open("ab") as file:
         file.write(b"x")
@@ -192,7 +192,7 @@ def test_known_users_among_the_new_ones_are_noted(baseline: Baseline) -> None:
     assert not model.fold_in(pa.table({"user": [900], "item": [1]})).known.notes
 
 
-def test_one_unknown_item_is_told_in_the_singular() -> None:
+def test_one_unknown_item_is_reported_in_the_singular() -> None:
     model = eh.EASE(l2=30).fit_pairs(LOG)
     (note,) = model.fold_in(pa.table({"user": [900, 900], "item": [1, 5000]})).known.notes
     assert note == "1 item of the new users (1 of 2 pairs) is unknown to the model and was ignored."
@@ -307,7 +307,7 @@ def test_train_recommend_evaluate_agree(name: str, desk: Path, tmp_path: Path) -
     assert [row["encoder"] for row in trained["rows"]] == [None] * 3
     lists = tmp_path / "lists.parquet"
     assert evenhand("recommend", desk / name, "--seed", "all", "--out", lists).code == 0
-    judged = evenhand(
+    evaluated = evenhand(
         "evaluate",
         lists,
         "--train",
@@ -318,7 +318,7 @@ def test_train_recommend_evaluate_agree(name: str, desk: Path, tmp_path: Path) -
         "paper",
         "--json",
     ).document
-    for mine, theirs in zip(trained["rows"], judged["rows"], strict=True):
+    for mine, theirs in zip(trained["rows"], evaluated["rows"], strict=True):
         assert mine["metrics"]["ndcg"] == theirs["metrics"]["ndcg"]
         assert mine["metrics"]["ohr"] == theirs["metrics"]["ohr"]
 

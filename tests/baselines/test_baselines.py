@@ -259,7 +259,7 @@ def test_rows_are_gathered_in_the_order_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("ease:l2=0", "l2 must be a positive number, not 0."),
         ("ease:l2=inf", "l2 must be a positive number, not inf."),
@@ -277,10 +277,10 @@ def test_rows_are_gathered_in_the_order_asked() -> None:
         ("als:128", "'als:128': parameters are written name:key=value, but '128' has no '='."),
     ],
 )
-def test_bad_parameters_are_refused_in_one_sentence(text: str, told: str) -> None:
+def test_bad_parameters_are_refused_in_one_sentence(text: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         parse(text)
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 def test_an_unknown_name_is_answered_with_methods_and_baselines() -> None:

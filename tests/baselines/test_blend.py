@@ -21,7 +21,7 @@ from evenhand.methods import RECIPES, from_info, made_by, on_top_of, parse
 from evenhand.models.blend_model import BlendModel, scaled_to_best, standardised
 from evenhand.models.factors import FactorModel, load
 from evenhand.models.vector_files import export, vectors_from
-from evenhand.training.method import Conditions, Method
+from evenhand.training.method import Conditions, Method, RunOptions
 from evenhand.utils.errors import InputError
 from run_cli import evenhand, small_log, write_log
 
@@ -192,7 +192,7 @@ def test_vectors_of_other_data_are_refused(tmp_path: Path, log: Interactions, ve
     export(vectors, "npz", tmp_path / "v.npz")
     with np.load(tmp_path / "v.npz") as found:
         parts = dict(found)
-    for name, change, told in (
+    for name, change, message in (
         (
             "item_ids",
             lambda ids: np.array([f"x{i}" for i in range(len(ids))]),
@@ -203,7 +203,7 @@ def test_vectors_of_other_data_are_refused(tmp_path: Path, log: Interactions, ve
         ("user_vectors", lambda v: v * np.nan, "no number"),
     ):
         np.savez(tmp_path / "w.npz", **{**parts, name: change(parts[name])})
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             vectors_from(tmp_path / "w.npz", log)
     (tmp_path / "noise.npz").write_bytes(b"PK no")
     with pytest.raises(InputError, match="cannot be read as vectors"):
@@ -222,7 +222,7 @@ def test_a_model_without_vectors_is_no_base(tmp_path: Path, log: Interactions) -
 
 
 @pytest.mark.parametrize(
-    ("made", "told"),
+    ("made", "message"),
     [
         (lambda: blend("ease+ease"), "takes different parts"),
         (lambda: blend("ease+esae"), "esae"),
@@ -236,8 +236,8 @@ def test_a_model_without_vectors_is_no_base(tmp_path: Path, log: Interactions) -
         (lambda: on_top_of("ease", None, 1.0), "between 0 and 1"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_said(made: object, told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_what_cannot_be_is_said(made: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         made()  # type: ignore[operator]
 
 
@@ -257,14 +257,14 @@ def test_the_command_trains_a_base_and_a_method_as_one(tmp_path: Path) -> None:
     model = load(tmp_path / "model")
     assert isinstance(model, BlendModel)
     assert model.weights == (0.6, 0.4)
-    for asked, told in (
+    for asked, message in (
         (("--recipe", "fast", "--method", "rns"), "leave --method and --base out"),
         (("--recipe", "bets"), "best"),
         (("--base-share", "0.3"), "name one"),
     ):
         refused = evenhand("train", str(data), *asked, "--out", str(tmp_path / "x"))
         assert refused.code == 2
-        assert told in refused.err
+        assert message in refused.err
 
 
 def test_a_validation_part_settles_the_shares_and_nothing_is_fitted_again(log: Interactions) -> None:
@@ -330,7 +330,7 @@ def test_shares_that_were_found_on_a_sample_say_so(monkeypatch: pytest.MonkeyPat
 def test_finished_parts_are_not_fitted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = simulate_log(40, 30, 800, seed=1)
     method = Blend((Popular(), EASE(l2=20)), (1.0, 2.0))
-    first, _ = method.settle(log, None, 0, torch.device("cpu"), folder=tmp_path)
+    first, _ = method.settle(log, None, 0, torch.device("cpu"), RunOptions(checkpoints=tmp_path))
     fitted: list[str] = []
     real = module.fit_part
 
@@ -339,8 +339,8 @@ def test_finished_parts_are_not_fitted_again(tmp_path: Path, monkeypatch: pytest
         return real(part, *more)
 
     monkeypatch.setattr(module, "fit_part", counted)
-    again, _ = method.settle(log, None, 0, torch.device("cpu"), folder=tmp_path)
+    again, _ = method.settle(log, None, 0, torch.device("cpu"), RunOptions(checkpoints=tmp_path))
     assert fitted == []
     assert again.recommend(k=5).equals(first.recommend(k=5))
-    method.settle(log, None, 1, torch.device("cpu"), folder=tmp_path)
+    method.settle(log, None, 1, torch.device("cpu"), RunOptions(checkpoints=tmp_path))
     assert fitted  # another seed is other work

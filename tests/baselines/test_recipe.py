@@ -17,6 +17,7 @@ from evenhand.data.splits import held_out_share
 from evenhand.methods import made_by, recipe_text, seconds_of
 from evenhand.models.blend_model import BlendModel
 from evenhand.models.factors import load
+from evenhand.training.method import RunOptions
 from evenhand.utils.errors import InputError
 from run_cli import evenhand, small_log, write_log
 
@@ -80,12 +81,12 @@ def test_what_is_finished_is_not_fitted_again(
 ) -> None:
     _, fitted = timed
     one = Recipe(budget=200)
-    first, _ = one.settle(*parts, 0, CPU, folder=tmp_path / "kept")
+    first, _ = one.settle(*parts, 0, CPU, RunOptions(checkpoints=tmp_path / "kept"))
     done = list(fitted)
-    again, _ = one.settle(*parts, 0, CPU, folder=tmp_path / "kept")
+    again, _ = one.settle(*parts, 0, CPU, RunOptions(checkpoints=tmp_path / "kept"))
     assert fitted[: len(done)] == done
     assert not set(fitted[len(done) :]) & set(done)
-    more, _ = Recipe(budget=1000).settle(*parts, 0, CPU, folder=tmp_path / "kept")
+    more, _ = Recipe(budget=1000).settle(*parts, 0, CPU, RunOptions(checkpoints=tmp_path / "kept"))
     assert len(more.info["tried"]) >= len(first.info["tried"])
     assert [o["part"] for o in again.info["tried"]][: len(done)] == [o["part"] for o in first.info["tried"]]
 
@@ -94,11 +95,11 @@ def test_parts_of_other_data_or_of_another_seed_are_not_taken_up(
     timed: tuple[Clock, list[str]], parts: tuple[Interactions, Interactions], tmp_path: Path
 ) -> None:
     _, fitted = timed
-    Recipe(budget=40).settle(*parts, 0, CPU, folder=tmp_path / "kept")
+    Recipe(budget=40).settle(*parts, 0, CPU, RunOptions(checkpoints=tmp_path / "kept"))
     first = len(fitted)
-    Recipe(budget=40).settle(*parts, 1, CPU, folder=tmp_path / "kept")
+    Recipe(budget=40).settle(*parts, 1, CPU, RunOptions(checkpoints=tmp_path / "kept"))
     other = held_out_share(simulate_log(80, 60, 1500, seed=9), 0.2)
-    Recipe(budget=40).settle(*other, 0, CPU, folder=tmp_path / "kept")
+    Recipe(budget=40).settle(*other, 0, CPU, RunOptions(checkpoints=tmp_path / "kept"))
     assert fitted == 3 * fitted[:first]
 
 

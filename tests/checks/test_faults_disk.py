@@ -110,7 +110,7 @@ class Trial:
         with hook.watching(self.out, act, removals) as seen, hook.files_up_to(largest):
             return seen, evenhand(*self.work.life(self.inputs, self.out).arguments)
 
-    def judge(self, ended: Ended, place: str) -> None:
+    def check(self, ended: Ended, place: str) -> None:
         said = ended.err.splitlines()
         files = state.visible(self.out)
         now = state.untimed(files)
@@ -143,14 +143,14 @@ def test_every_file_operation_fails_in_turn(trial: Trial) -> None:
     for number, name in enumerate(trial.operations, start=1):
         if name.endswith("report.html") or ".report.html." in name:
             continue  # costs an audit each time, whose own report is tried here too
-        trial.judge(trial.run(hook.failing_at(number, errno.ENOSPC))[1], name)
+        trial.check(trial.run(hook.failing_at(number, errno.ENOSPC))[1], name)
 
 
 def test_no_file_may_grow_large(trial: Trial) -> None:
     """The system refuses the write itself, to whichever library makes it."""
     for size in (100, trial.largest // 2):
         ended = trial.run(largest=size)[1]
-        trial.judge(ended, f"{size} bytes")
+        trial.check(ended, f"{size} bytes")
         assert ended.code in (1, 2) or "note: no report was written: InputError" in ended.err
 
 

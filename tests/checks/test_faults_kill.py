@@ -69,8 +69,8 @@ def test_what_is_lost_is_noticed(inputs: Path, tmp_path: Path) -> None:
     work = replace(WORKS[0], older=None, again="--force", within_epochs=False)
     stage = Stage.of(work, inputs, tmp_path / "home")
     ends = iter([{"at_operation": stage.operations // 2}, {}])
-    told = stage.story(forked, lambda life: next(ends))
-    assert told.lost_epochs > 0
+    tally = stage.story(forked, lambda life: next(ends))
+    assert tally.lost_epochs > 0
 
 
 def test_a_search_killed_while_it_begins(inputs: Path, tmp_path: Path) -> None:

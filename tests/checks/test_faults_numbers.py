@@ -132,7 +132,7 @@ def test_a_learning_rate_that_is_far_too_high(tmp_path: Path, path: str) -> None
     assert saved(tmp_path) == []
 
 
-def test_a_loss_that_is_a_number_and_yet_no_good_is_told() -> None:
+def test_a_loss_that_is_a_number_and_yet_no_good_is_reported() -> None:
     """It is no reason to stop: lists depend on the order of scores, and validation chooses among epochs."""
     (note,) = (note for note in fit("numba", lr=1e6).notes if "loss" in note)
     assert re.fullmatch(
@@ -220,7 +220,7 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory() -> None:
     assert len(asked) == 1
 
 
-def test_users_are_judged_in_halves_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_are_evaluated_in_halves_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     users = np.flatnonzero(SPLIT.test.activity > 0)
     top = np.argsort(np.random.default_rng(0).random((len(users), SPLIT.n_items)))[:, :10]
     hot = np.arange(SPLIT.n_items) < 12
@@ -246,7 +246,7 @@ def test_users_are_judged_in_halves_where_memory_is_short(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("fails", [no_memory, no_gpu_memory])
-def test_a_training_goes_on_when_judging_runs_out_of_memory(
+def test_a_training_goes_on_when_evaluating_runs_out_of_memory(
     monkeypatch: pytest.MonkeyPatch, fails: Callable[[], None]
 ) -> None:
     whole, product, refused = fit("numba"), Products.__call__, []

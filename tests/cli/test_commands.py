@@ -345,14 +345,14 @@ def test_help_tells_the_defaults_that_the_library_has() -> None:
     from evenhand.training.settings import Settings
 
     held = {f.name: f.default for kind in (Settings, LightGCN, AUCSampler) for f in fields(kind)}
-    told = {}
+    values = {}
     for group in (Training, Sampling):
         for name, hint in get_type_hints(group, include_extras=True).items():
             found = re.search(r"\(default ([0-9.]+)\)", get_args(hint)[1].help)
             if found:
-                told[name] = float(found[1])
-    assert told == {name: held[name] for name in told}
-    assert {"epochs", "batch", "lr", "dim", "layers", "patience", "alpha", "candidates"} <= set(told)
+                values[name] = float(found[1])
+    assert values == {name: held[name] for name in values}
+    assert {"epochs", "batch", "lr", "dim", "layers", "patience", "alpha", "candidates"} <= set(values)
 
 
 def test_help_groups_the_options_of_compare() -> None:
@@ -419,7 +419,7 @@ def test_one_column_of_a_history_cannot_be_both(desk: Path, tmp_path: Path) -> N
     assert [row["user"] for row in found] == [3, 3, 4, 4]
 
 
-def test_one_is_told_in_the_singular(desk: Path, tmp_path: Path) -> None:
+def test_one_is_reported_in_the_singular(desk: Path, tmp_path: Path) -> None:
     (tmp_path / "one.csv").write_text("user\n3\n")
     given = ("recommend", desk / "model", "--users", tmp_path / "one.csv", "--out", tmp_path / "out.csv")
     assert evenhand(*given, "-k", "1").out == f"1 recommendation written to {tmp_path / 'out.csv'}.\n"
@@ -474,7 +474,7 @@ def test_train_and_tune_take_a_sampler(desk: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("methods", "sampler", "told"),
+    ("methods", "sampler", "message"),
     [
         ("ips-cn@dns", "pns", "'ips-cn@dns' and --sampler pns name two samplers; leave one of them out."),
         ("ease,als", "dns", "--sampler has no effect on ease, als; leave it out."),
@@ -483,10 +483,10 @@ def test_train_and_tune_take_a_sampler(desk: Path, tmp_path: Path) -> None:
         ("rns", "bc-loss", "unknown sampler 'bc-loss'; "),
     ],
 )
-def test_samplers_that_make_no_sense_are_refused(methods: str, sampler: str, told: str, desk: Path) -> None:
+def test_samplers_that_make_no_sense_are_refused(methods: str, sampler: str, message: str, desk: Path) -> None:
     ended = evenhand("compare", desk / "log.csv", "--methods", methods, "--sampler", sampler)
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith(f"evenhand: {told}")
+    assert ended.err.startswith(f"evenhand: {message}")
 
 
 # the printed tables

@@ -167,7 +167,7 @@ def coat(folder: Path, shape: tuple[int, int] = (290, 300), value: int = 4) -> t
     return folder, matrices[0], matrices[1]
 
 
-def test_coat_uses_its_randomised_part_unless_told_otherwise(tmp_path: Path) -> None:
+def test_coat_uses_its_randomised_part_by_default(tmp_path: Path) -> None:
     folder, chosen, shown = coat(tmp_path)
     split = load_split("coat", folder, validation=0.0)
     assert ids(split.train) == set(zip(*np.nonzero(chosen), strict=True))

@@ -64,15 +64,15 @@ def test_a_repeated_item_may_repeat_its_group_but_not_have_two(tmp_path: Path) -
 def test_missing_groups_are_counted_and_five_are_named(tmp_path: Path, n_known: int) -> None:
     log = Interactions.from_pairs(np.zeros(20, int), np.arange(20))
     file = write(tmp_path, "item,genre\n" + "".join(f"{i},a\n" for i in range(n_known)) + "77,a\n")
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as message:
         read_groups(f"{file}:genre", log)
     missing = list(range(n_known, 20))
     names = ", ".join(map(str, missing[:5])) + ("…" if len(missing) > 5 else "")
     noun = "item" if len(missing) == 1 else "items"
-    assert f"no group to {len(missing)} {noun} ({names}) of 20." in str(told.value)
+    assert f"no group to {len(missing)} {noun} ({names}) of 20." in str(message.value)
 
 
-def test_a_missing_group_name_is_told_by_its_line(tmp_path: Path) -> None:
+def test_a_missing_group_name_is_reported_by_its_line(tmp_path: Path) -> None:
     file = write(tmp_path, "item,genre\n10,a\n20,\n30,a\n40,b\n")
     with pytest.raises(InputError, match=r"column 'genre' of .*line 3"):
         read_groups(f"{file}:genre", LOG)

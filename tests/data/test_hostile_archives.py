@@ -130,7 +130,7 @@ def test_a_sound_one_is_taken(tmp_path: Path) -> None:
     assert len(load_dataset("ml-100k", tmp_path / "ml-100k.zip", download=False)) == 2
 
 
-def test_a_disk_that_is_full_while_unpacking_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_while_unpacking_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ml-100k.zip").write_bytes(SOUND)
 
     def full(*_: Any, **__: Any) -> None:

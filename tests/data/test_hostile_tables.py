@@ -24,10 +24,10 @@ def refusal(path: Path, content: bytes | None = None) -> str:
         path.write_bytes(content)
     with pytest.raises(InputError) as caught:
         read_interactions(path)
-    told = str(caught.value)
-    assert "\n" not in told
-    assert len(told) < 1000 + len(str(path))
-    return told
+    message = str(caught.value)
+    assert "\n" not in message
+    assert len(message) < 1000 + len(str(path))
+    return message
 
 
 def test_a_gzip_bomb_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +42,7 @@ def test_a_gzip_bomb_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "unpacks to more than" in refusal(tmp_path / "log.jsonl.gz", lines)
 
 
-def test_a_damaged_gzip_is_told(tmp_path: Path) -> None:
+def test_a_damaged_gzip_is_reported(tmp_path: Path) -> None:
     whole = gzip.compress(ROWS * 1000, mtime=0)
     refusal(tmp_path / "a.csv.gz", whole[:-10])
     refusal(tmp_path / "b.csv.gz", whole[:30] + b"\xff" * 40 + whole[70:])
@@ -50,28 +50,28 @@ def test_a_damaged_gzip_is_told(tmp_path: Path) -> None:
 
 
 def test_a_first_line_without_an_end_is_no_table(tmp_path: Path) -> None:
-    told = refusal(tmp_path / "log.csv", b"user,item," + b"x" * 2_000_000 + b"\n1,2,3\n")
-    assert "longer than 1,048,576 bytes" in told
+    message = refusal(tmp_path / "log.csv", b"user,item," + b"x" * 2_000_000 + b"\n1,2,3\n")
+    assert "longer than 1,048,576 bytes" in message
 
 
 def test_many_or_long_column_names_leave_the_message_readable(tmp_path: Path) -> None:
-    told = refusal(tmp_path / "log.csv", b",".join(b"c%d" % n for n in range(100_000)) + b"\n")
-    assert "has no column 'user' (it has c0, c1" in told
-    assert "and 99,980 more" in told
+    message = refusal(tmp_path / "log.csv", b",".join(b"c%d" % n for n in range(100_000)) + b"\n")
+    assert "has no column 'user' (it has c0, c1" in message
+    assert "and 99,980 more" in message
     assert "\\x1b" in refusal(tmp_path / "log.csv", b"use\x1b[31m," + b"x" * 100_000 + b"\n1,2\n")
 
 
 def test_a_long_value_leaves_the_message_readable(tmp_path: Path) -> None:
-    told = refusal(tmp_path / "log.csv", ROWS + b"3,c," + b"\x1b[31m" * 20_000 + b"\n")
-    assert "has '\\x1b[31m\\x1b[31m" in told
-    assert "in line 4, which is not a number" in told
+    message = refusal(tmp_path / "log.csv", ROWS + b"3,c," + b"\x1b[31m" * 20_000 + b"\n")
+    assert "has '\\x1b[31m\\x1b[31m" in message
+    assert "in line 4, which is not a number" in message
 
 
 def test_a_field_of_ten_megabytes_is_refused(tmp_path: Path) -> None:
     refusal(tmp_path / "log.csv", ROWS + b"3," + b"x" * 10_000_000 + b",5\n")
-    told = refusal(tmp_path / "log.jsonl", b'{"user": 1, "item": "' + b"x" * 10_000_000 + b'"}\n')
-    assert "line 1" in told
-    assert "longer than 1,048,576 bytes" in told
+    message = refusal(tmp_path / "log.jsonl", b'{"user": 1, "item": "' + b"x" * 10_000_000 + b'"}\n')
+    assert "line 1" in message
+    assert "longer than 1,048,576 bytes" in message
 
 
 @pytest.mark.parametrize(("open_", "close"), [(b"[", b"]"), (b'{"a":', b"}")])
@@ -79,8 +79,8 @@ def test_deep_json_is_refused_before_arrow_follows_it(tmp_path: Path, open_: byt
     for depth in (101, 100_000):
         value = open_ * depth + b"1" + close * depth
         line = b'{"user": 1, "item": 2, "note": "]]]]]", "more": ' + value + b"}\n"
-        told = refusal(tmp_path / "log.jsonl", b'{"user": 2, "item": 3}\n' + line)
-        assert "line 2" in told
+        message = refusal(tmp_path / "log.jsonl", b'{"user": 2, "item": 3}\n' + line)
+        assert "line 2" in message
     brackets = b'{"user": 1, "item": "' + b"[" * 5000 + b'"}\n{"user": 2, "item": "b"}\n'
     (tmp_path / "log.jsonl").write_bytes(brackets)
     assert len(read_interactions(tmp_path / "log.jsonl")) == 2
@@ -90,8 +90,8 @@ def test_deep_json_is_refused_before_arrow_follows_it(tmp_path: Path, open_: byt
 def test_a_line_that_is_no_object_is_refused(tmp_path: Path, start: bytes) -> None:
     """Arrow ends the process where a file begins with null."""
     assert "is not a JSON object" in refusal(tmp_path / "log.jsonl", start + b'\n{"user": 1, "item": 2}\n')
-    told = refusal(tmp_path / "log.jsonl", b'{"user": 1, "item": 2}\n\r\n' + start)
-    assert "is not a JSON object" in told
+    message = refusal(tmp_path / "log.jsonl", b'{"user": 1, "item": 2}\n\r\n' + start)
+    assert "is not a JSON object" in message
 
 
 @pytest.mark.parametrize("key", [b"k%d", b"\\u006b%d", b'%d\\"'])
@@ -174,7 +174,7 @@ def test_empty_lines_between_users_are_passed_over(tmp_path: Path, monkeypatch: 
     assert len(lines) == 4
 
 
-def test_an_empty_matrix_is_told_without_a_warning(tmp_path: Path) -> None:
+def test_an_empty_matrix_is_reported_without_a_warning(tmp_path: Path) -> None:
     (tmp_path / "train.ascii").write_bytes(b"\n")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

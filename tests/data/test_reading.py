@@ -327,7 +327,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("name", "content", "options", "message"), MISTAKES)
-def test_mistakes_in_files_are_told_in_one_sentence(tmp_path, monkeypatch, name, content, options, message) -> None:
+def test_mistakes_in_files_are_reported_in_one_sentence(tmp_path, monkeypatch, name, content, options, message) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path, name, content)
     with pytest.raises(InputError) as caught:
@@ -358,7 +358,7 @@ def test_mistakes_in_files_are_told_in_one_sentence(tmp_path, monkeypatch, name,
         ("nowhere.csv", "there is no file 'nowhere.csv'"),
     ],
 )
-def test_mistakes_in_tables_are_told_in_one_sentence(source, message) -> None:
+def test_mistakes_in_tables_are_reported_in_one_sentence(source, message) -> None:
     with pytest.raises(InputError) as caught:
         read_interactions(source, strict=True)
     assert message in str(caught.value)

@@ -127,7 +127,7 @@ def test_time_cuts_at_the_moment_that_is_given() -> None:
     assert len(TIMED.split(how="time", test_from="2023-12-01T00:00:00+02:00").test) == len(split.test) + 4
 
 
-def test_times_in_milliseconds_are_told_by_their_size() -> None:
+def test_times_in_milliseconds_are_reported_by_their_size() -> None:
     for ticks in (1e3, 1e6, 1e9):
         data = Interactions.from_pairs(TIMED.users, TIMED.items, timestamps=TIMED.timestamps * ticks)
         assert len(data.split(how="time", test_from="2023-12-01").test) == len(

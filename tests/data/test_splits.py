@@ -188,12 +188,12 @@ def test_items_only_in_test_are_noted() -> None:
         ({"validation": 0.01}, "the validation part of the random split is empty"),
     ],
 )
-def test_mistakes_are_told(options, message) -> None:
+def test_mistakes_are_reported(options, message) -> None:
     with pytest.raises(InputError, match=message):
         split_interactions(Interactions.from_pairs([0, 0, 1, 1], [0, 1, 0, 1]), **options)
 
 
-def test_missing_timestamps_are_told() -> None:
+def test_missing_timestamps_are_reported() -> None:
     data = Interactions.from_pairs([0, 0], [0, 1], timestamps=[1.0, float("nan")])
     with pytest.raises(InputError, match="but 1 have none"):
         split_interactions(data, how="time")
@@ -226,10 +226,10 @@ def test_given_parts_share_one_sorted_vocabulary(train, test, as_text) -> None:
     assert split.train.user_ids.equals(split.test.user_ids)
     assert split.train.item_ids.equals(split.test.item_ids)
     repeated = len(set(test) & set(train))
-    told = "1 test pair also occurs in train; it is left out."
+    sentence = "1 test pair also occurs in train; it is left out."
     if repeated != 1:
-        told = f"{repeated} test pairs also occur in train; they are left out."
-    assert (told in split.notes) == bool(repeated)
+        sentence = f"{repeated} test pairs also occur in train; they are left out."
+    assert (sentence in split.notes) == bool(repeated)
     new = [len({row[side] for row in left} - {row[side] for row in train}) for side in (1, 0)]
     items, users = count(new[0], "item"), count(new[1], "user")
     strangers = f"{items} and {users} of the test part never occur in train; they are kept."

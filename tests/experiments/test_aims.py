@@ -61,12 +61,12 @@ def test_every_method_is_fitted_to_the_split_of_each_test() -> None:
         alone = eh.compare(log.split(how="popularity-shift"), BASELINES, seeds=1, k=(5, 10), device="cpu")
     assert list(found.answers) == list(found.by_test) == ["shift", "iid"]
     assert [row.to_json() for row in found.rows] == [row.to_json() for row in alone.rows]
-    told = found.to_json()["tests"]
-    assert told["iid"]["split"].startswith("random: ")
-    assert told["shift"]["split"].startswith("popularity shift: ")
-    assert "rows" not in told["shift"]
-    by_hand = {row["name"]: row["metrics"]["ndcg"]["mean"] for row in told["iid"]["rows"] if row["k"] == 10}
-    assert {name: one["ndcg"]["value"] for name, one in told["iid"]["methods"].items()} == pytest.approx(by_hand)
+    document = found.to_json()["tests"]
+    assert document["iid"]["split"].startswith("random: ")
+    assert document["shift"]["split"].startswith("popularity shift: ")
+    assert "rows" not in document["shift"]
+    by_hand = {row["name"]: row["metrics"]["ndcg"]["mean"] for row in document["iid"]["rows"] if row["k"] == 10}
+    assert {name: one["ndcg"]["value"] for name, one in document["iid"]["methods"].items()} == pytest.approx(by_hand)
     assert found.sentence.startswith("To find each item its users: ")
 
 
@@ -97,13 +97,13 @@ FEW = eh.Settings(epochs=2)
 
 def test_tests_are_named_once_and_known() -> None:
     assert aims_named(" iid,time") == ("iid", "time")
-    for wrong, told in (("iid,iid", "each once"), ("", "each once"), ("shift,uniform", "unknown test 'uniform'")):
-        with pytest.raises(InputError, match=told):
+    for wrong, message in (("iid,iid", "each once"), ("", "each once"), ("shift,uniform", "unknown test 'uniform'")):
+        with pytest.raises(InputError, match=message):
             aims_named(wrong)
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         (("--tests", "iid,shift", "--split", "time"), "--tests makes its own splits; leave --split out."),
         (("--tests", "iid,time"), "a time split needs timestamps"),
@@ -111,13 +111,13 @@ def test_tests_are_named_once_and_known() -> None:
         (("--refit", "--protocol", "paper"), "--refit belongs to the honest protocol"),
     ],
 )
-def test_what_makes_no_sense_is_refused(more: tuple[str, ...], told: str, tmp_path: Path) -> None:
+def test_what_makes_no_sense_is_refused(more: tuple[str, ...], message: str, tmp_path: Path) -> None:
     log = small_log()
     pairs = "\n".join(f"{user},{item}" for user, item in zip(log.users, log.items, strict=True))
     (tmp_path / "log.csv").write_text(f"user,item\n{pairs}\n")  # without timestamps
     ended = evenhand("compare", tmp_path / "log.csv", "--methods", "popular", *more)
     assert (ended.code, ended.out) == (2, "")
-    assert told in ended.err
+    assert message in ended.err
 
 
 def test_the_command_shows_one_table_for_all_tests(tmp_path: Path) -> None:

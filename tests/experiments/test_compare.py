@@ -45,7 +45,7 @@ def fit_with(
     return Fit(None, {k: results}, chosen, (1,) * len(ndcg), 0.0, ())  # type: ignore[arg-type]
 
 
-def judged(fits: dict[str, Fit], protocol: Any = "honest", ks: Sequence[int] = (10,)) -> str:
+def evaluated(fits: dict[str, Fit], protocol: Any = "honest", ks: Sequence[int] = (10,)) -> str:
     methods = [parse(label) for label in fits]
     return verdict(methods, fits, protocol, ks)
 
@@ -56,8 +56,8 @@ def test_honest_chooses_on_validation_even_if_test_disagrees() -> None:
         "dns": fit_with([0.30, 0.30], [0.7, 0.7], [0.11, 0.11]),
         "pns": fit_with([0.25, 0.25], [0.8, 0.8], [0.12, 0.12]),
     }
-    assert judged(fits).startswith("Best on validation: pns, against random negatives: 25.0 % more accurate")
-    assert judged(fits, "paper").startswith("Best on test, as in the paper: dns, against")
+    assert evaluated(fits).startswith("Best on validation: pns, against random negatives: 25.0 % more accurate")
+    assert evaluated(fits, "paper").startswith("Best on test, as in the paper: dns, against")
 
 
 def test_without_a_validation_part_it_says_that_test_chose() -> None:
@@ -65,7 +65,7 @@ def test_without_a_validation_part_it_says_that_test_chose() -> None:
         "rns": fit_with([0.20], [0.9], None),
         "dns": fit_with([0.30], [0.7], None),
     }
-    assert judged(fits).startswith("Best on test: dns, against")
+    assert evaluated(fits).startswith("Best on test: dns, against")
 
 
 def test_the_sentence_in_full() -> None:
@@ -74,7 +74,7 @@ def test_the_sentence_in_full() -> None:
         "dns:candidates=2": fit_with([0.25, 0.251, 0.249], [0.70, 0.701, 0.699], [0.2] * 3),
     }
     tests = "a paired t test over 3 seeds and a bootstrap over 40 users"
-    assert judged(fits) == (
+    assert evaluated(fits) == (
         "Best on validation: dns:candidates=2, against random negatives: "
         f"25.0 % more accurate (NDCG@10 0.2500, was 0.2000), beyond the uncertainty by {tests}; "
         f"20.0 points of exposure nearer to demand (Exposure gap@10 0.7000, was 0.9000), "
@@ -87,7 +87,7 @@ def test_a_difference_that_seeds_reverse_is_within_the_uncertainty() -> None:
         "rns": fit_with([0.20, 0.30, 0.20], [0.9, 0.8, 0.9], [0.1] * 3),
         "dns": fit_with([0.30, 0.20, 0.22], [0.8, 0.9, 0.9], [0.2] * 3),
     }
-    sentence = judged(fits)
+    sentence = evaluated(fits)
     assert "more accurate" in sentence
     assert sentence.count("within the uncertainty") == 2
     assert "beyond" not in sentence
@@ -95,7 +95,7 @@ def test_a_difference_that_seeds_reverse_is_within_the_uncertainty() -> None:
 
 def test_with_one_seed_the_verdict_rests_on_users_alone() -> None:
     fits = {"rns": fit_with([0.2], [0.6], [0.1]), "dns": fit_with([0.1], [0.8], [0.2])}
-    sentence = judged(fits)
+    sentence = evaluated(fits)
     assert "50.0 % less accurate (NDCG@10 0.1000, was 0.2000), beyond the uncertainty by a bootstrap" in sentence
     assert "20.0 points of exposure farther from demand" in sentence
     assert "t test" not in sentence
@@ -103,28 +103,30 @@ def test_with_one_seed_the_verdict_rests_on_users_alone() -> None:
 
 def test_random_negatives_may_win_or_be_absent() -> None:
     fits = {"rns": fit_with([0.3], [0.5], [0.3]), "dns": fit_with([0.2], [0.5], [0.2])}
-    assert judged(fits) == ("Best on validation: rns, random negatives themselves: no other method was more accurate.")
+    assert evaluated(fits) == (
+        "Best on validation: rns, random negatives themselves: no other method was more accurate."
+    )
     del fits["rns"]
-    assert judged(fits) == (
+    assert evaluated(fits) == (
         "Best on validation: dns. Add rns to the methods to see how it compares with random negatives."
     )
 
 
 def test_a_baseline_without_a_hit_and_an_undefined_rate_give_no_odd_numbers() -> None:
     fits = {"rns": fit_with([0.0], [0.9], [0.0]), "dns": fit_with([0.2], [0.8], [0.2])}
-    sentence = judged(fits)
+    sentence = evaluated(fits)
     assert ": more accurate (NDCG@10 0.2000, was 0.0000)" in sentence
     assert "inf" not in sentence
     fits["dns"] = fit_with([0.2], [math.nan], [0.2])
-    assert "exposure gap@10 is undefined" in judged(fits)
-    assert "nan" not in judged(fits)
+    assert "exposure gap@10 is undefined" in evaluated(fits)
+    assert "nan" not in evaluated(fits)
 
 
 def test_the_headline_is_at_ten_or_else_at_the_shortest_list() -> None:
     assert headline_k((5, 10, 20)) == 10
     assert headline_k((20, 3)) == 3
     fits = {"rns": fit_with([0.2], [0.6], [0.1], k=3), "dns": fit_with([0.1], [0.8], [0.2], k=3)}
-    assert "NDCG@3" in judged(fits, ks=(3, 20))
+    assert "NDCG@3" in evaluated(fits, ks=(3, 20))
 
 
 # On trained models.
@@ -186,7 +188,7 @@ def test_the_paper_protocol_reports_the_best_test_epoch() -> None:
     assert list(found.row("rns", 10).metrics["ndcg"].values) == best
 
 
-def test_other_tests_are_judged_with_the_same_models() -> None:
+def test_other_tests_are_evaluated_with_the_same_models() -> None:
     found = run(["rns", "dns"], other_tests={"again": SPLIT.test})
     assert [row.to_json() for row in found.other_tests["again"]] == [row.to_json() for row in found.rows]
 
@@ -205,7 +207,9 @@ def test_the_configuration_is_resolved() -> None:
     assert {"evenhand", "torch", "numpy", "python"} <= set(resolved["versions"])
 
 
-@pytest.mark.parametrize(("methods", "told"), [([], "name at least one"), (["rns", "dns", "rns"], "named once only")])
-def test_what_cannot_be_compared_is_refused(methods: list[str], told: str) -> None:
-    with pytest.raises(InputError, match=told):
+@pytest.mark.parametrize(
+    ("methods", "message"), [([], "name at least one"), (["rns", "dns", "rns"], "named once only")]
+)
+def test_what_cannot_be_compared_is_refused(methods: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         run(methods)

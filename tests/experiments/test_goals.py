@@ -69,7 +69,7 @@ def ridge(monkeypatch: pytest.MonkeyPatch) -> list[Method]:
         along = 2 * (p["alpha"] - 0.5)
         return Verdict((float(0.4 + 0.4 * np.sqrt(along) - harm), float(0.2 + 0.4 * along**2 + harm)))
 
-    def verdicts(judge: TrialEvaluator, setups: Sequence[Method]) -> list[Verdict]:
+    def verdicts(evaluator: TrialEvaluator, setups: Sequence[Method]) -> list[Verdict]:
         tried.extend(setups)
         return [verdict(setup) for setup in setups]
 
@@ -77,7 +77,7 @@ def ridge(monkeypatch: pytest.MonkeyPatch) -> list[Method]:
     return tried
 
 
-def told(result: TuneResult) -> list[tuple[dict[str, Any], Verdict]]:
+def outcomes(result: TuneResult) -> list[tuple[dict[str, Any], Verdict]]:
     return [(dict(trial.parameters), trial.verdict) for trial in result.trials]
 
 
@@ -244,7 +244,7 @@ def test_the_first_trial_has_the_defaults_and_the_pick_is_on_the_front(split: Sp
     ends = [tune(split, trials=30, metric=BOTH, pick=pick) for pick in ("most-accurate", "least-biased")]
     assert ends[0].value == max(trial.value for trial in result.trials)
     assert ends[1].picked.verdict.values[1] == min(trial.verdict.values[1] for trial in result.trials)
-    assert [told(end) for end in ends] == [told(result)] * 2  # a pick chooses, it does not search
+    assert [outcomes(end) for end in ends] == [outcomes(result)] * 2  # a pick chooses, it does not search
 
 
 def test_the_search_gets_nearer_to_what_can_be_had(split: Split, ridge: list[Method]) -> None:
@@ -289,7 +289,7 @@ def test_an_interrupted_search_ends_like_one_that_was_not(
         search(tmp_path / "trials.log")
     again()
     second = search(tmp_path / "trials.log")
-    assert told(second) == told(whole)
+    assert outcomes(second) == outcomes(whole)
     assert [t.number for t in (second.picked, *second.front)] == [t.number for t in (whole.picked, *whole.front)]
     assert len(ridge) <= 22 + at_once
 
@@ -301,7 +301,7 @@ def test_a_folder_of_other_metrics_is_refused(split: Split, tmp_path: Path, ridg
         with pytest.raises(InputError, match="differs in metric"):
             tune(split, trials=3, metric=other, storage=journal)
     end = tune(split, trials=3, metric=BOTH, pick="least-biased", storage=journal)  # the same trials
-    assert told(end) == told(first)
+    assert outcomes(end) == outcomes(first)
     assert len(ridge) == 3
 
 
@@ -310,7 +310,7 @@ def test_trials_side_by_side_have_the_values_they_have_alone(split: Split) -> No
         tune(split, "rns", trials=6, seeds=2, settings=SETTINGS, metric="recall@7,ohr@10", side_by_side=n)
         for n in (1, 6)
     )
-    assert told(alone) == told(beside)
+    assert outcomes(alone) == outcomes(beside)
     assert len({trial.verdict for trial in alone.trials}) > 1
 
 
@@ -328,9 +328,9 @@ def test_one_that_cannot_be_trained_is_a_trial_with_a_reason_and_without_values(
 
 
 def test_an_undefined_value_is_a_reason_too(split: Split) -> None:
-    judge = TrialEvaluator(tuning_split(split), (0,), "ndcg@5,ocr_defined@5", "cpu")
-    vars(judge.conditions)["hot_items"] = np.ones(split.n_items, dtype=bool)  # no cold item, so none is shown
-    (verdict,) = judge.verdicts([parse("ease")])
+    evaluator = TrialEvaluator(tuning_split(split), (0,), "ndcg@5,ocr_defined@5", "cpu")
+    vars(evaluator.conditions)["hot_items"] = np.ones(split.n_items, dtype=bool)  # no cold item, so none is shown
+    (verdict,) = evaluator.verdicts([parse("ease")])
     assert verdict.problem == "ocr_defined@5 is undefined: there is no user to measure it on"
 
 

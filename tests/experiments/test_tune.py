@@ -72,7 +72,7 @@ def hill(monkeypatch: pytest.MonkeyPatch) -> list[Method]:
     return tried
 
 
-def told(result: TuneResult) -> list[tuple[dict[str, Any], Verdict]]:
+def trials_of(result: TuneResult) -> list[tuple[dict[str, Any], Verdict]]:
     return [(dict(trial.parameters), trial.verdict) for trial in result.trials]
 
 
@@ -209,7 +209,7 @@ def test_a_search_does_not_even_touch_the_test_part(split: Split, metric: str) -
 
     closed = Split(split.train, split.validation, Untouchable(), "closed")  # type: ignore[arg-type]
     shut, open_ = (tune(one, "ease", trials=3, metric=metric) for one in (closed, split))
-    assert told(shut) == told(open_)
+    assert trials_of(shut) == trials_of(open_)
 
 
 def test_without_a_validation_part_a_tenth_of_train_becomes_one(split: Split) -> None:
@@ -224,10 +224,10 @@ def test_without_a_validation_part_a_tenth_of_train_becomes_one(split: Split) ->
 
 def test_the_same_seed_tries_the_same(split: Split, hill: list[Method]) -> None:
     first, again, other = (tune(split, trials=14, seed=seed) for seed in (1, 1, 2))
-    assert told(first) == told(again)
-    assert told(first)[0] == told(other)[0]
-    assert told(first)[1:] != told(other)[1:]
-    points = [tuple(point.values()) for point, _ in told(first)]
+    assert trials_of(first) == trials_of(again)
+    assert trials_of(first)[0] == trials_of(other)[0]
+    assert trials_of(first)[1:] != trials_of(other)[1:]
+    points = [tuple(point.values()) for point, _ in trials_of(first)]
     assert len(set(points)) == 14
 
 
@@ -271,13 +271,13 @@ def test_a_killed_search_goes_on_without_loss_or_repetition(
     before = search(1, journal)  # nothing left to do: shows what was kept
     assert 3 <= len(before.trials) < 50
     trained = []
-    judged = TrialEvaluator.evaluated
-    monkeypatch.setattr(TrialEvaluator, "evaluated", lambda *given: trained.append(given) or judged(*given))
+    tested = TrialEvaluator.evaluated
+    monkeypatch.setattr(TrialEvaluator, "evaluated", lambda *given: trained.append(given) or tested(*given))
     more = len(before.trials) + 3
     after = search(more, journal)
     assert len(trained) == 3
-    assert told(after)[: len(before.trials)] == told(before)
-    assert told(after) == told(search(more, tmp_path / "whole.log"))
+    assert trials_of(after)[: len(before.trials)] == trials_of(before)
+    assert trials_of(after) == trials_of(search(more, tmp_path / "whole.log"))
 
 
 def test_a_half_written_line_and_a_lock_left_behind_do_no_harm(
@@ -291,30 +291,30 @@ def test_a_half_written_line_and_a_lock_left_behind_do_no_harm(
     began = time.monotonic()
     tune(split, trials=5, storage=journal)
     assert time.monotonic() - began < 20  # a lock that is respected costs half a minute
-    assert told(tune(split, trials=6, storage=journal)) == told(tune(split, trials=6))
+    assert trials_of(tune(split, trials=6, storage=journal)) == trials_of(tune(split, trials=6))
 
 
 def test_a_stopped_search_says_how_to_go_on(
     split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hill: list[Method]
 ) -> None:
-    whole, judged = told(tune(split, trials=4)), TrialEvaluator.evaluated
+    whole, tested = trials_of(tune(split, trials=4)), TrialEvaluator.evaluated
 
     def interrupted(*given: Any) -> list[Verdict]:
         if len(hill) == 4 + 2:
             raise KeyboardInterrupt
-        return judged(*given)
+        return tested(*given)
 
     monkeypatch.setattr(TrialEvaluator, "evaluated", interrupted)
     with pytest.raises(StoppedError, match=r"after 2 of 4 trials; run the same command again"):
         tune(split, trials=4, storage=tmp_path / "trials.log")
-    monkeypatch.setattr(TrialEvaluator, "evaluated", judged)
-    assert told(tune(split, trials=4, storage=tmp_path / "trials.log")) == whole
+    monkeypatch.setattr(TrialEvaluator, "evaluated", tested)
+    assert trials_of(tune(split, trials=4, storage=tmp_path / "trials.log")) == whole
 
 
 def test_a_database_keeps_trials_and_tells_searches_apart(split: Split, tmp_path: Path, hill: list[Method]) -> None:
     url = f"sqlite:///{tmp_path}/trials.db"
     tune(split, trials=2, storage=url)
-    assert told(tune(split, trials=3, storage=url)) == told(tune(split, trials=3))
+    assert trials_of(tune(split, trials=3, storage=url)) == trials_of(tune(split, trials=3))
     assert len(hill) == 3 + 3
     with pytest.raises(InputError, match=r"differs in ranges; give the same"):
         tune(split, trials=3, storage=url, ranges={"alpha": Range(0.6, 0.7)})
@@ -325,7 +325,7 @@ def test_a_database_keeps_trials_and_tells_searches_apart(split: Split, tmp_path
 
 
 @pytest.mark.parametrize("url", ["sqlite:////nowhere/at/all.db", "nonsense", "unheard://ann:secret@of/it"])
-def test_an_unreachable_database_is_told_in_a_sentence(split: Split, url: str) -> None:
+def test_an_unreachable_database_is_reported_in_a_sentence(split: Split, url: str) -> None:
     with pytest.raises(InputError, match="the trials cannot be kept in") as problem:
         tune(split, trials=1, storage=url)
     assert "secret" not in str(problem.value)
@@ -335,7 +335,7 @@ def test_an_unreachable_database_is_told_in_a_sentence(split: Split, url: str) -
 # compare
 
 
-def test_compare_trains_each_contender_with_what_was_best_for_it(split: Split) -> None:
+def test_compare_trains_each_method_with_what_was_best_for_it(split: Split) -> None:
     result = compare(split, ["dns", "ease", "popular"], "mf", 2, SETTINGS, tune=3, held=("lr",))
     assert {label: [*found.parameters] for label, found in result.tuned.items()} == {
         "dns": ["candidates", "l2"],

@@ -47,11 +47,11 @@ def split() -> Split:
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[list[Method]]:
     """The setups of every run that was trained."""
     made: list[list[Method]] = []
-    judged = TrialEvaluator.evaluated
+    tested = TrialEvaluator.evaluated
 
-    def values(judge: TrialEvaluator, setups: Sequence[Method]) -> list[Verdict]:
+    def values(evaluator: TrialEvaluator, setups: Sequence[Method]) -> list[Verdict]:
         made.append(list(setups))
-        return judged(judge, setups)
+        return tested(evaluator, setups)
 
     monkeypatch.setattr(TrialEvaluator, "evaluated", values)
     return made
@@ -62,7 +62,7 @@ def hill(monkeypatch: pytest.MonkeyPatch) -> list[list[Method]]:
     """Runs that cost nothing; best where lr is 0.01, and better with more candidates."""
     made: list[list[Method]] = []
 
-    def values(judge: TrialEvaluator, setups: Sequence[Method]) -> list[Verdict]:
+    def values(evaluator: TrialEvaluator, setups: Sequence[Method]) -> list[Verdict]:
         made.append(list(setups))
         points = [setup.parameters() for setup in setups]
         heights = [np.exp(-((np.log10(p["lr"]) + 2) ** 2)) + 0.01 * p["candidates"] for p in points]
@@ -72,7 +72,7 @@ def hill(monkeypatch: pytest.MonkeyPatch) -> list[list[Method]]:
     return made
 
 
-def told(result: TuneResult) -> list[tuple[dict[str, Any], float]]:
+def trials_of(result: TuneResult) -> list[tuple[dict[str, Any], float]]:
     return [(dict(trial.parameters), trial.value) for trial in result.trials]
 
 
@@ -165,7 +165,7 @@ def test_memory_bounds_a_run_but_not_the_search(
     assert sizes(hill) == [4, 4, 1]
     monkeypatch.setattr(Trained, "room_for", lambda *given: 5)
     hill.clear()
-    assert told(tune(split, "dns:candidates=3", trials=9, side_by_side=4, seeds=2)) == told(wide)
+    assert trials_of(tune(split, "dns:candidates=3", trials=9, side_by_side=4, seeds=2)) == trials_of(wide)
     assert sizes(hill) == [2, 2, 2, 2, 1]
 
 
@@ -190,7 +190,7 @@ def test_a_trial_beside_others_has_the_value_it_has_alone(split: Split, runs: li
     assert sizes(runs) == [1] * 8
     runs.clear()
     # The first group is drawn at random, and so are ten points that are asked for one at a time.
-    assert told(search(8)) == told(alone)
+    assert trials_of(search(8)) == trials_of(alone)
     assert max(sizes(runs)) > 1
     assert sum(sizes(runs)) == 8
 
@@ -199,8 +199,8 @@ def test_another_metric_is_that_of_each_trial(split: Split) -> None:
     one, three = (
         tune(split, "rns", trials=3, seeds=2, settings=SETTINGS, metric="recall@7", side_by_side=n) for n in (1, 3)
     )
-    assert told(one) == told(three)
-    assert len({value for _, value in told(one)}) > 1
+    assert trials_of(one) == trials_of(three)
+    assert len({value for _, value in trials_of(one)}) > 1
 
 
 def test_one_that_cannot_be_trained_takes_nobody_along(split: Split, runs: list[list[Method]]) -> None:
@@ -213,7 +213,7 @@ def test_one_that_cannot_be_trained_takes_nobody_along(split: Split, runs: list[
     assert 0 < len(bad) < 6
     runs.clear()
     beside = search(6)
-    assert told(beside) == told(alone)
+    assert trials_of(beside) == trials_of(alone)
     assert [trial.problem for trial in beside.trials] == [trial.problem for trial in alone.trials]
     assert sizes(runs)[0] == 6
 
@@ -223,7 +223,7 @@ def test_one_that_cannot_be_trained_takes_nobody_along(split: Split, runs: list[
 
 def test_points_of_a_group_differ_and_a_search_in_groups_finds_the_hill(split: Split, hill: list[list[Method]]) -> None:
     result = tune(split, "dns:candidates=5", trials=48, side_by_side=8)
-    assert len({tuple(point.values()) for point, _ in told(result)}) == 48
+    assert len({tuple(point.values()) for point, _ in trials_of(result)}) == 48
     assert abs(np.log10(result.parameters["lr"]) + 2) < 0.1
     assert sizes(hill) == [8] * 6
     assert result.trials[0].parameters["lr"] == Settings().lr
@@ -258,14 +258,14 @@ def test_an_interrupted_search_in_groups_ends_like_one_that_was_not(
     def search(storage: Path | None = None) -> TuneResult:
         return tune(split, "dns", trials=42, side_by_side=4, storage=storage)
 
-    whole = told(search())
+    whole = trials_of(search())
     assert any(size > 1 for size in sizes(hill))
     hill.clear()
     again = stopped(monkeypatch, owner, name, after)
     with pytest.raises(StoppedError, match=r"of 42 trials; run the same command again"):
         search(tmp_path / "trials.log")
     again()
-    assert told(search(tmp_path / "trials.log")) == whole
+    assert trials_of(search(tmp_path / "trials.log")) == whole
     # Only what a run had found but not yet told is trained twice.
     assert sum(sizes(hill)) <= 42 + 4
 
@@ -290,15 +290,15 @@ def test_a_database_asks_for_the_interrupted_points_again(
     with pytest.raises(StoppedError):
         tune(split, "dns", trials=6, side_by_side=6, storage=url)
     again()
-    points = [point for point, _ in told(tune(split, "dns", trials=6, side_by_side=6, storage=url))]
-    whole = [point for point, _ in told(tune(split, "dns", trials=6, side_by_side=6))]
+    points = [point for point, _ in trials_of(tune(split, "dns", trials=6, side_by_side=6, storage=url))]
+    whole = [point for point, _ in trials_of(tune(split, "dns", trials=6, side_by_side=6))]
     assert sorted(map(repr, points)) == sorted(map(repr, whole))
     assert points[0] == whole[0]
 
 
 def test_a_search_may_go_on_with_another_number_at_once(split: Split, tmp_path: Path, hill: list[list[Method]]) -> None:
-    first = told(tune(split, "dns", trials=5, side_by_side=4, storage=tmp_path / "trials.log"))
-    second = told(tune(split, "dns", trials=9, side_by_side=1, storage=tmp_path / "trials.log"))
+    first = trials_of(tune(split, "dns", trials=5, side_by_side=4, storage=tmp_path / "trials.log"))
+    second = trials_of(tune(split, "dns", trials=9, side_by_side=1, storage=tmp_path / "trials.log"))
     assert second[:5] == first
     assert len(second) == 9
 

@@ -152,7 +152,7 @@ def test_a_repeated_item_counts_once_and_the_list_closes_up() -> None:
     assert "Ignored 2 rows naming an item already higher in the same list." in found.notes
 
 
-def test_lists_nobody_asked_for_and_items_the_user_has_are_told() -> None:
+def test_lists_nobody_asked_for_and_items_the_user_has_are_reported() -> None:
     found = evaluate(table({"ann": "bf", "bob": "cb", "cat": "ef", "dan": "a"}), SPLIT, k=2, hot=2)
     assert found.at(2).per_seed[0].per_user("fpr_true") == pytest.approx([0, 1 / 3, 0])
     assert found.at(2).per_seed[0].per_user("ohr").tolist() == [1, 0, 0]
@@ -206,7 +206,7 @@ def test_the_table_has_a_line_per_k_and_metric() -> None:
 
 
 @pytest.mark.parametrize(
-    ("recs", "told"),
+    ("recs", "message"),
     [
         (table().drop_columns(["rank"]), "neither a column 'rank' nor 'score'"),
         (table().drop_columns(["item"]), "no column 'item'"),
@@ -219,8 +219,8 @@ def test_the_table_has_a_line_per_k_and_metric() -> None:
         (42, "cannot read"),
     ],
 )
-def test_a_table_that_cannot_be_judged_is_refused(recs: Any, told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_a_table_that_cannot_be_evaluated_is_refused(recs: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         evaluate(recs, SPLIT)
 
 

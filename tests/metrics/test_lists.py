@@ -97,7 +97,7 @@ def test_ranks_decide_over_scores_unless_scores_are_named() -> None:
     assert by_score.item_ids.take(pa.array(by_score.item_codes)).to_pylist() == ["d", "c"]
 
 
-def test_names_and_seeds_are_told_apart() -> None:
+def test_names_and_seeds_are_distinguished() -> None:
     rows = [("ann", "c", 1, "a", 7), ("ann", "d", 1, "b", 7), ("ann", "e", 1, "b", 8)]
     found = read_lists(recs(rows, "user", "item", "rank", "name", "seed"))
     assert {name: table.seeds for name, table in found.items()} == {"a": [7], "b": [7, 8]}
@@ -119,7 +119,7 @@ def test_a_blank_id_is_refused_with_its_line(tmp_path: Path) -> None:
             read()
 
 
-def test_a_missing_column_is_told_with_the_option_that_lists_have() -> None:
+def test_a_missing_column_is_reported_with_the_option_that_lists_have() -> None:
     table = recs([("ann", "c", 1)], "customer", "item", "rank")
     message = "has no column 'user' .it has customer.*; did you mean .customer.. Name it with columns= or --rec-user."
     for read in (

@@ -83,7 +83,7 @@ def test_an_outside_ease_is_scored_as_compare_scores_its_own(folder: Path) -> No
     same(ours, audited)
 
 
-def test_without_validation_its_lists_would_be_judged_by_other_numbers(folder: Path) -> None:
+def test_without_validation_its_lists_would_be_evaluated_by_other_numbers(folder: Path) -> None:
     lists = outside_ease(folder)
     files = parts(folder, "train", "test")
     whole = row(evenhand("evaluate", lists, *parts(folder, "train", "validation", "test"), "--json").document)

@@ -84,7 +84,7 @@ def test_pooled_rates_divide_sum_by_sum(name: str, pooled: float) -> None:
     assert hand_worked().mean(f"{name}_pooled") == pytest.approx(pooled)
 
 
-def test_only_users_with_test_items_are_judged() -> None:
+def test_only_users_with_test_items_are_evaluated() -> None:
     assert hand_worked().users.tolist() == [0, 1, 2, 3]
 
 
@@ -109,7 +109,7 @@ def test_a_rate_that_nobody_has_is_undefined_except_in_the_papers_average() -> N
     assert found.mean("ocr") == found.mean("ocr_defined") == found.mean("ocr_pooled") == 0.5
 
 
-def test_without_judged_users_every_mean_is_undefined() -> None:
+def test_without_evaluated_users_every_mean_is_undefined() -> None:
     found = score_lists(np.array([[0]]), np.array([0]), interactions({0: [], 1: [2]}, 8), HOT, [1])[1]
     assert len(found.users) == 0
     assert all(math.isnan(value) for value in found.means().values())
@@ -146,7 +146,7 @@ def test_what_the_pure_functions_say_of_a_user_without_test_items() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"ks": [5]}, "k = 5 needs lists of that length, but these have 4 slots"),
         ({"ks": [0]}, "from 1 up"),
@@ -158,9 +158,9 @@ def test_what_the_pure_functions_say_of_a_user_without_test_items() -> None:
         ({"top": np.full((5, 4), -3)}, "outside"),
     ],
 )
-def test_wrong_arrays_are_refused(change: dict, told: str) -> None:
+def test_wrong_arrays_are_refused(change: dict, message: str) -> None:
     given_ = {"top": np.array(LISTS), "users": np.arange(5), "hot": HOT, "ks": [4]} | change
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         score_lists(truth=interactions(TRUTH, 8), **given_)
 
 
@@ -227,10 +227,10 @@ def test_arrays_agree_with_a_loop_over_sets(world: tuple) -> None:
         ks,
         interactions({u: sorted(items) for u, items in enumerate(consumed)}, n_items),
     )
-    judged = [u for u in range(len(lists)) if truth[u]]
+    evaluated = [u for u in range(len(lists)) if truth[u]]
     for k in ks:
-        assert found[k].users.tolist() == judged
-        expected = [by_loop(lists[u], truth[u], consumed[u], hot, popularity, n_items, k) for u in judged]
+        assert found[k].users.tolist() == evaluated
+        expected = [by_loop(lists[u], truth[u], consumed[u], hot, popularity, n_items, k) for u in evaluated]
         for name in found[k].values:
             np.testing.assert_allclose(found[k].per_user(name), [e[name] for e in expected], atol=1e-15)
         for name, rate in found[k].rates.items():

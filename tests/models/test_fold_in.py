@@ -108,9 +108,9 @@ def ratio(split: Split, encoder: Any, method: str, settings: eh.Settings | None 
     rest = Split(*(p.take(~held[p.users]) for p in (split.train, split.validation, split.test)), "rest")
 
     def ndcg(made: FactorModel, users: torch.Tensor) -> float:
-        judged = np.flatnonzero(held & (split.test.activity > 0))
-        top = top_items(users, made.item_vectors[0], judged, 10, exclude=split.consumed)[0]
-        return score_lists(top, judged, split.test, np.zeros(split.n_items, bool), (10,))[10].mean("ndcg")
+        evaluated = np.flatnonzero(held & (split.test.activity > 0))
+        top = top_items(users, made.item_vectors[0], evaluated, 10, exclude=split.consumed)[0]
+        return score_lists(top, evaluated, split.test, np.zeros(split.n_items, bool), (10,))[10].mean("ndcg")
 
     with one_thread():
         inside, outside = (
@@ -157,9 +157,9 @@ def test_the_command_recommends_to_new_users(desk: Path) -> None:
     )
     assert "note: 1 item of the new users (1 of 4 pairs)" in ended.err
     assert "note: Left out, having no item that the model knows: 'bob'." in ended.err
-    told = evenhand("recommend", desk / "model", "--new-users", desk / "new.csv", *columns, "-k", 3, "--json")
-    assert told.document["recommendations"] == expected.to_pylist()
-    assert len(told.document["notes"]) == 2
+    ended = evenhand("recommend", desk / "model", "--new-users", desk / "new.csv", *columns, "-k", 3, "--json")
+    assert ended.document["recommendations"] == expected.to_pylist()
+    assert len(ended.document["notes"]) == 2
 
 
 def test_the_command_keeps_to_lists_of_items(desk: Path) -> None:
@@ -186,8 +186,8 @@ def test_the_command_refuses(desk: Path, options: list[str], message: str, monke
 
 def test_the_command_lists_similar_items(desk: Path) -> None:
     expected = model("integer").similar(40, 3)
-    told = evenhand("similar", desk / "model", "40", "-k", 3, "--json").document
-    assert told == {"item": "40", "similar": expected.to_pylist()}
+    ended = evenhand("similar", desk / "model", "40", "-k", 3, "--json").document
+    assert ended == {"item": "40", "similar": expected.to_pylist()}
     lines = evenhand("similar", desk / "model", "40", "-k", 3).out.splitlines()
     assert [line.split()[0] for line in lines] == ["item", *map(str, expected["item"].to_pylist())]
     ended = evenhand("similar", desk / "model", "41")

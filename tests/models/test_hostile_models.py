@@ -163,12 +163,12 @@ def test_the_card_of_an_odd_name_stays_a_card() -> None:
 
 
 @pytest.mark.parametrize("make", [None, Path.touch, Path.mkdir], ids=["nothing", "a file", "empty"])
-def test_a_place_that_holds_no_model_is_told_as_it_is(make: Callable[[Path], None] | None, tmp_path: Path) -> None:
+def test_a_place_that_holds_no_model_is_reported_as_it_is(make: Callable[[Path], None] | None, tmp_path: Path) -> None:
     place = tmp_path / "model"
     if make is not None:
         make(place)
-    told = {None: "does not exist", Path.touch: "is a file", Path.mkdir: "has no config.json"}[make]
-    assert told in refusal(place)
+    message = {None: "does not exist", Path.touch: "is a file", Path.mkdir: "has no config.json"}[make]
+    assert message in refusal(place)
 
 
 HOW = {

@@ -72,8 +72,8 @@ def test_any_number_of_processes_writes_the_same_parts(place: Path) -> None:
         assert manifests[0]["rows"] == len(expected)
         for size, answer in answers.items():
             folder = place / f"{name}-{size}"
-            told = answer[0][number]
-            assert told == (0, {**whole.document, "out": str(folder), "parts": len(manifests[0]["parts"])})
+            message = answer[0][number]
+            assert message == (0, {**whole.document, "out": str(folder), "parts": len(manifests[0]["parts"])})
             for part in manifests[0]["parts"]:
                 content = (folder / part["file"]).read_bytes()
                 assert (len(content), hashlib.sha256(content).hexdigest()) == (part["bytes"], part["sha256"])

@@ -272,7 +272,7 @@ def test_ranks_decide_the_order_and_stand_in_for_missing_scores() -> None:
     assert any(note.startswith("In 2 lists scores contradict ranks") for note in found.notes)
 
 
-def test_odd_lists_are_told() -> None:
+def test_odd_lists_are_reported() -> None:
     train, _ = world()
     odd: Lists = {0: [(0, 3.0), (99, 2.0), (0, 1.0), (4, 0.5)], 77: [(1, 1.0), (8, 0.5)]}
     found = rerank_lists(table(odd), train, "calibrated", 0.0, k=3)
@@ -309,7 +309,7 @@ def test_numbers_and_their_texts_are_the_same_ids() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (
             {"recs": table({0: [(0, math.inf)]})},
@@ -333,9 +333,9 @@ def test_numbers_and_their_texts_are_the_same_ids() -> None:
         ),
     ],
 )
-def test_what_cannot_be_done_is_refused(change: dict[str, Any], told: str) -> None:
+def test_what_cannot_be_done_is_refused(change: dict[str, Any], message: str) -> None:
     train, lists = world()
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         eh.rerank(**({"recs": table(lists), "train": train} | change))
 
 
@@ -421,14 +421,14 @@ def test_the_command_shows_its_choice(desk: Path) -> None:
     document = evenhand(*given, "--json").document
     assert [one["strength"] for one in document["choice"]["trials"]] == list(GRID)
     assert document["choice"]["tolerance"] == 0.01
-    told = evenhand(*given, "--force").out
-    (line,) = [line for line in told.splitlines() if line.rstrip().endswith("chosen")]
+    message = evenhand(*given, "--force").out
+    (line,) = [line for line in message.splitlines() if line.rstrip().endswith("chosen")]
     assert float(line.split()[0]) == document["strength"]
-    assert "for at most 1 % of NDCG@3" in told
+    assert "for at most 1 % of NDCG@3" in message
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         (("--tolerance", 0.1), "--tolerance belongs to the choice on --validation"),
         (("--hot", "paper"), "--hot belongs to the choice on --validation"),
@@ -438,12 +438,12 @@ def test_the_command_shows_its_choice(desk: Path) -> None:
     ],
 )
 def test_the_command_refuses_in_one_line(
-    desk: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[object, ...], told: str
+    desk: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[object, ...], message: str
 ) -> None:
     monkeypatch.chdir(desk)
     ended = evenhand("rerank", "recs.parquet", "--train", "train.csv", "--to", "better.csv", *more)
     assert ended.code == 2
-    assert told in ended.err
+    assert message in ended.err
     assert ended.err.count("\n") == 1
     assert not (desk / "better.csv").exists()
 

@@ -86,7 +86,7 @@ def test_a_real_faiss_index_recommends_as_the_model_does(tmp_path: Path) -> None
     assert ids.take(pa.array(found.ravel())).to_pylist() == made.recommend(k=5, known=True)["item"].to_pylist()
 
 
-def test_faiss_that_is_not_there_is_told_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faiss_that_is_not_there_is_reported_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(InputError) as caught:
         export(model("string"), "faiss", tmp_path / "out")
@@ -144,8 +144,8 @@ def test_impossible_exports_are_refused(tmp_path: Path, to: str, out: str, seed:
 def test_the_command_exports(tmp_path: Path) -> None:
     model("integer").save(tmp_path / "model")
     arguments = ("export", tmp_path / "model", "--to", "npz", "--out", tmp_path / "v.npz")
-    told = evenhand(*arguments, "--json").document
-    assert told == {"out": str(tmp_path / "v.npz"), "to": "npz", "seed": 3, "users": 9, "items": 12}
+    document = evenhand(*arguments, "--json").document
+    assert document == {"out": str(tmp_path / "v.npz"), "to": "npz", "seed": 3, "users": 9, "items": 12}
     assert np.load(tmp_path / "v.npz")["item_ids"].tolist() == list(range(0, 120, 10))
     again = evenhand(*arguments)
     assert again.code == 2

@@ -65,14 +65,14 @@ def test_p_values_are_adjusted_over_all_rows_of_a_metric() -> None:
     assert raw is not None
     assert raw.p < 0.05 < holm([raw.p] * 9)[0], "the example is as the test says"
 
-    def judged(rows: int) -> bool | None:
+    def evaluated(rows: int) -> bool | None:
         names = [f"row{n}" for n in range(rows)]
         entries = {"auc-ns": entry(precision_at_5=0.43), **dict.fromkeys(names, close)}
         found = claims({"x": document("overall", entries)})
         return next(c.holds for c in found if (c.metric, c.other) == ("precision@5", "row0"))
 
-    assert judged(1) is True
-    assert judged(9) is False
+    assert evaluated(1) is True
+    assert evaluated(9) is False
 
 
 def test_one_seed_cannot_tell() -> None:
@@ -174,8 +174,8 @@ def test_the_command_reads_the_claims(tmp_path: Path) -> None:
     ended = evenhand("reproduce", "claims", "--out", results)
     assert ended.code == 0
     assert "yes  precision@5, auc-ns − rns: +0.0600" in ended.out
-    told = evenhand("reproduce", "claims", "--out", results, "--json").document
-    assert {claim["holds"] for claim in told} == {True, False}
+    claims = evenhand("reproduce", "claims", "--out", results, "--json").document
+    assert {claim["holds"] for claim in claims} == {True, False}
     nothing = evenhand("reproduce", "claims", "--out", tmp_path)
     assert nothing.code == 2
     assert nothing.err.count("\n") == 1

@@ -95,7 +95,7 @@ def test_the_error_is_bias_variance_and_noise_and_its_two_kinds() -> None:
     assert parts.mse == pytest.approx((1 - liked) * parts.fpr_true + liked * parts.fnr)
 
 
-def test_training_sets_are_drawn_anew_from_one_world() -> None:
+def test_training_sets_are_drawn_again_from_one_world() -> None:
     world = eh.simulate(60, 50, 450, uniform_test=0)
     one, other = bias.training_sets(world, 2)
     assert not np.array_equal(one.train.keys, other.train.keys)

@@ -284,7 +284,7 @@ def test_sweeps_were_published_for_one_data_set_and_some_values(tmp_path: Path, 
     refused(evenhand("reproduce", "alpha", "--settings", "tuned", *where), "tuned")
 
 
-def test_a_data_set_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_data_set_that_is_not_there_is_reported(tmp_path: Path) -> None:
     options = ("--dataset", "yahoo-r3", "--out", tmp_path / "results", "--data-dir", tmp_path)
     refused(evenhand("reproduce", "overall", *options), "yahoo-r3 was not found", YAHOO_TRAIN)
 
@@ -329,16 +329,16 @@ def test_a_process_killed_between_two_tables_loses_nothing_and_leaves_no_half(
     experiment = Experiment("overall", seeds=1, epochs=1, ks=(5,))
     reproduce(experiment, split, ["ease"], tmp_path, device="cpu")
     before = Results(tmp_path).runs
-    write_whole = results_module.write_whole
+    write_atomically = results_module.write_atomically
     for table in (MEASUREMENTS, COMPARISONS, RUNS):
 
         def dying(target: Path, content: bytes, at: str = table) -> None:
             if target.name == at:
                 raise KeyboardInterrupt
-            write_whole(target, content)
+            write_atomically(target, content)
 
         with monkeypatch.context() as patch:
-            patch.setattr(results_module, "write_whole", dying)
+            patch.setattr(results_module, "write_atomically", dying)
             with pytest.raises(KeyboardInterrupt):
                 reproduce(experiment, split, ["popular"], tmp_path, device="cpu")
         found = Results(tmp_path).runs

@@ -184,7 +184,7 @@ def test_an_audit_with_nothing_in_it_still_makes_a_page() -> None:
     assert "numbers" not in seen.ids
 
 
-def test_changes_against_an_earlier_audit_are_told() -> None:
+def test_changes_against_an_earlier_audit_are_reported() -> None:
     change = Change("ease", 10, "ohr", Estimate(0.61), Estimate(0.66), beyond_uncertainty=True, worse=True)
     seen = Page(audit_page(replace(sample_audit(), changes=(change,))))
     assert "changes" in seen.ids
@@ -338,8 +338,8 @@ def test_curves_hold_mean_and_range_over_seeds() -> None:
 
 def test_training_charts_speak_of_one_k_and_skip_what_never_moves() -> None:
     def record(epoch: int) -> dict[str, object]:
-        judged = {f"{m}@{k}": [0.1 * epoch] for m in ("ndcg", "ohr") for k in (5, 10)}
-        return {"epoch": epoch, "alpha": [0.75], "moving": [0.1 * epoch], "metrics": judged}
+        evaluated = {f"{m}@{k}": [0.1 * epoch] for m in ("ndcg", "ohr") for k in (5, 10)}
+        return {"epoch": epoch, "alpha": [0.75], "moving": [0.1 * epoch], "metrics": evaluated}
 
     story = replace(sample_story(), curves=tuple(curves_of("auc-ns", [record(1), record(2)])))
     keys = [figure.key for figure in training_figures(story, SYSTEMS)]

@@ -158,8 +158,8 @@ def test_marks_of_direction_cannot_turn_words_around(open_report: Open) -> None:
 
 
 def test_the_header_says_when_from_what_and_how_it_was_made(open_report: Open) -> None:
-    told = open_report("dated").locator(".origin").inner_text().split("\n")
-    assert told == [
+    lines = open_report("dated").locator(".origin").inner_text().split("\n")
+    assert lines == [
         "Date",
         "2026-09-01 14:03 UTC",
         "Files",

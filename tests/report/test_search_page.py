@@ -58,7 +58,7 @@ def test_the_chart_has_words_in_its_place_and_leaves_out_what_is_far_away() -> N
 
 def test_one_trial_makes_a_page() -> None:
     result = bare_search()
-    assert result.told()[-1] == "These are the defaults."
+    assert result.sentences()[-1] == "These are the defaults."
     document = search_page(result, data="demo", protocol="paper")
     assert "one of them beats or equals all others" in document
     assert "95 % interval </span>" not in document
@@ -71,7 +71,7 @@ def test_defaults_that_failed_are_not_drawn() -> None:
     document = search_page(result, data="demo", protocol="honest")
     assert 'data-tip="trial 1:' not in document
     assert "the defaults: trial 1" not in document
-    assert not any("defaults" in sentence for sentence in result.told())
+    assert not any("defaults" in sentence for sentence in result.sentences())
 
 
 def test_two_metrics_that_rise_are_drawn_as_they_were_named() -> None:

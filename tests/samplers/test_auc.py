@@ -14,6 +14,7 @@ from evenhand.samplers import AUCSampler, DynamicSampler, bind
 from evenhand.samplers.auc import AVERAGE, AUCBound, dkw_bound, gain, information, posterior, prior
 from evenhand.samplers.base import Batch
 from evenhand.testing import corner_cases, random_batch
+from evenhand.utils.errors import InputError
 
 
 def bound(sampler: AUCSampler, train: Interactions) -> AUCBound:
@@ -48,14 +49,24 @@ class Oracle:
         left = [i for i in range(self.train.n_items) if i not in own]
         u, pool = self.uniforms[place], self.n * self.sampler.candidates
         end = pool + self.sampler.probes
-        negative = [left[int(x * len(left))] for x in u[:end]]
+        negative = [self.from_pool(x, own, left) if self.sampler.pool else left[int(x * len(left))] for x in u[:end]]
         return negative[:pool], negative[pool:], [own[int(x * len(own))] for x in u[end:]]
+
+    def from_pool(self, number: float, own: list[int], left: list[int]) -> int:
+        """From a place of the pool on, the first of eight items that the user does not have; else any such item."""
+        place = int(number * len(self.drawn))
+        for ahead in range(8):
+            item = self.drawn[(place + ahead) % len(self.drawn)]
+            if item not in own:
+                return item
+        return left[int(number * len(left))]
 
     def rank(self, user: int, item: int) -> float:
         mine = self.scores[user, item]
         if not self.sampler.draws(self.train.n_items):
             return sum(s <= mine for s in self.scores[user]) / (self.train.n_items + 1)
-        return (1 + sum(self.scores[user, k] <= mine for k in self.drawn)) / (len(self.drawn) + 2)
+        drawn = self.drawn[: self.sampler.draws(self.train.n_items)]
+        return (1 + sum(self.scores[user, k] <= mine for k in drawn)) / (len(drawn) + 2)
 
     def alpha(self) -> float:
         """Fixed, or where the running average starts; a batch moves it for the next one."""
@@ -100,9 +111,10 @@ PARAMETERS = st.builds(
     probes=st.integers(1, 6),
     ecdf=st.sampled_from(["exact", 1, 7, 40]),
 )
+POOLED = st.builds(replace, PARAMETERS, ecdf=st.sampled_from(["auto", 1, 3]), pool=st.sampled_from([3, 20, 100]))
 
 
-@given(sampler=PARAMETERS, seed=st.integers(0, 2**20), n=st.integers(1, 3))
+@given(sampler=PARAMETERS | POOLED, seed=st.integers(0, 2**20), n=st.integers(1, 3))
 @settings(max_examples=60, deadline=None)
 def test_chooses_as_the_loop_does(sampler: AUCSampler, seed: int, n: int) -> None:
     train = corner_cases(seed=seed % 50)
@@ -117,6 +129,12 @@ def test_chooses_as_the_loop_does(sampler: AUCSampler, seed: int, n: int) -> Non
             decided += true is not None
             assert true is None or mine == true
     assert decided > 0.8 * n * len(users)
+
+
+@pytest.mark.parametrize("wrong", [{"ecdf": "exact"}, {"ecdf": 21}, {"rule": "exact", "inside": 3}])
+def test_a_pool_ranks_among_its_own_draws(wrong: dict[str, object]) -> None:
+    with pytest.raises(InputError, match="give ecdf a number up to pool"):
+        AUCSampler(pool=20, **wrong)  # type: ignore[arg-type]
 
 
 def test_replicas_with_their_own_parameters_each_match_their_loop() -> None:
@@ -204,16 +222,18 @@ def captured_gain(monkeypatch: pytest.MonkeyPatch, sampler: AUCSampler, train: I
         seen["rank"], seen["prior"] = rank, tau
         return seen["posterior"]
 
-    def spy_best(pool: torch.Tensor, value: torch.Tensor, n: int) -> torch.Tensor:
-        seen["pool"], seen["gain"] = pool, value
-        return plain_best(pool, value, n)
+    def spy_best(value: torch.Tensor, n: int) -> torch.Tensor:
+        seen["gain"] = value
+        return plain_best(value, n)
 
     monkeypatch.setattr(auc, "posterior", spy_posterior)
     monkeypatch.setattr(auc, "best", spy_best)
     made = bound(sampler, train)
     users = torch.arange(train.n_users)[made.eligible].repeat(30)
-    made.choose(random_batch(made, users, seed=4))
-    return seen
+    batch = random_batch(made, users, seed=4)
+    made.choose(batch)
+    looked = made.look(batch.users, batch.uniforms, 1, made.look_shared(batch.shared))
+    return seen | {"pool": looked[..., : sampler.candidates]}
 
 
 def with_dead_items() -> Interactions:
@@ -274,7 +294,7 @@ def test_extreme_scores_and_ties_give_numbers(
 
     seen: list[torch.Tensor] = []
     plain = auc.best
-    monkeypatch.setattr(auc, "best", lambda pool, value, n: (seen.append(value), plain(pool, value, n))[1])
+    monkeypatch.setattr(auc, "best", lambda value, n: (seen.append(value), plain(value, n))[1])
     train = with_dead_items()
     made = bound(sampler, train)
     users = torch.arange(train.n_users)[made.eligible].repeat(20)

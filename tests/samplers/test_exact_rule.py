@@ -86,7 +86,7 @@ def test_the_sampler_takes_the_largest_gain_of_each_pool(ecdf: int | str, n: int
     scores = (rows(batch.user_vectors, batch.users) @ batch.item_vectors.transpose(1, 2))[0].double()
     pool = made.distribution.draw(batch.users, batch.uniforms[..., : 12 * n])[0].view(-1, n, 12)  # type: ignore[attr-defined]
     drawn = (batch.shared[0] * 40).long()
-    own = made._draw_positives(batch.users, batch.uniforms[..., -4:])[0]  # type: ignore[attr-defined]
+    own = made.look(batch.users, batch.uniforms, n, drawn[None])[0, :, -4:]  # type: ignore[attr-defined]
     agree = 0
     for b, user in enumerate(users.tolist()):
         for k in range(n):

@@ -147,7 +147,7 @@ def hot_cold(shares: str) -> Distribution:
     return distribution
 
 
-LAWS: dict[str, tuple[Sampler, Distribution]] = {
+DISTRIBUTIONS: dict[str, tuple[Sampler, Distribution]] = {
     "rns": (UniformSampler(), unobserved),
     "pns": (PopularitySampler(), popularity_law(0.75)),
     "pns-1": (PopularitySampler(exponent=1), popularity_law(1)),
@@ -167,9 +167,9 @@ LAWS: dict[str, tuple[Sampler, Distribution]] = {
 
 
 @pytest.mark.parametrize("user", [4, 5])
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_draws_by_the_stated_law(name: str, user: int) -> None:
-    sampler, distribution = LAWS[name]
+    sampler, distribution = DISTRIBUTIONS[name]
     train = corner_cases(seed=3)
     assert chi_square_p(empirical(sampler, train, user), distribution(train, user)) > 1e-4
 

@@ -69,7 +69,7 @@ def test_every_name_is_a_file_name_of_its_own() -> None:
     assert contest.safe_name("blend:parts=ease+als") == "blend_parts_ease_als"
 
 
-def test_a_baseline_is_tuned_on_validation_and_judged_as_evaluate_would(small: eh.Split, tmp_path: Path) -> None:
+def test_a_baseline_is_tuned_on_validation_and_evaluated_as_evaluate_would(small: eh.Split, tmp_path: Path) -> None:
     found = entered(tmp_path, "ease")
     search = found.details["search"]
     assert len(search["tried"]) == search["trials"] == 3
@@ -79,19 +79,19 @@ def test_a_baseline_is_tuned_on_validation_and_judged_as_evaluate_would(small: e
 
     l2 = search["best"]["l2"]
     lists = eh.EASE(l2=l2).fit_pairs(small.train).having(known=small.consumed).recommend(k=20)
-    judged = eh.evaluate(lists, small)
+    evaluated = eh.evaluate(lists, small)
     for k in (5, 10, 20):
         for name in METRICS:
             mean = found.summary(f"{name}@{k}")["mean"]
             if mean is not None:
-                assert mean == pytest.approx(judged.at(k).metrics[name].mean, abs=2e-6)
+                assert mean == pytest.approx(evaluated.at(k).metrics[name].mean, abs=2e-6)
         with_test = np.isin(lists["user"].to_numpy(), np.unique(small.test.users))
         shown = lists["item"].to_numpy()[with_test & (lists["rank"].to_numpy() <= k)]
         assert found.measured[f"coverage@{k}"] == [round(len(set(shown)) / small.n_items, 6)]
     assert len(found.measured["ndcg@5"]) == 1
 
 
-def test_a_trained_method_has_all_seeds_and_holds_what_it_is_told(small: eh.Split, tmp_path: Path) -> None:
+def test_a_trained_method_has_all_seeds_and_holds_what_it_is_reported(small: eh.Split, tmp_path: Path) -> None:
     found = entered(tmp_path, "lightgcn/rns", "--epochs", "2", "--layers", "1", "--dim", "8", "--batch", "64")
     assert found.details["held"] == {"batch": 64, "epochs": 2, "layers": 1, "dim": 8}
     assert set(found.details["search"]["space"]) == {"lr", "l2"}
@@ -114,9 +114,7 @@ def test_who_has_nothing_to_search_says_so(small: eh.Split, tmp_path: Path) -> N
     assert "settles its numbers itself" in blend.details["search"]["why"]
 
 
-def test_a_finished_contender_is_left_alone(
-    small: eh.Split, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_finished_method_is_left_alone(small: eh.Split, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     entered(tmp_path, "popular")
     path = tmp_path / "runs.parquet"
     before = path.stat().st_mtime_ns
@@ -211,7 +209,7 @@ def test_costs_are_measured_once_and_only_of_what_the_search_found(small: eh.Spl
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["demos"], "unknown split 'demos'"),
         (["demo-random"], "no results"),
@@ -219,11 +217,11 @@ def test_costs_are_measured_once_and_only_of_what_the_search_found(small: eh.Spl
     ],
 )
 def test_costs_of_nothing_are_refused_in_a_sentence(
-    small: eh.Split, words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    small: eh.Split, words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert contest_cost.main([*words, "--results", str(tmp_path)]) == 1
     said = capsys.readouterr().err
-    assert told in said
+    assert message in said
     assert len(said.splitlines()) == 1
     assert not [*tmp_path.iterdir()]
 

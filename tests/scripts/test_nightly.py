@@ -55,12 +55,12 @@ def test_killed_at_every_step_it_ends_where_an_undisturbed_night_does(tmp_path: 
         ended = started(ROOT / "tests" / "killed_nights.py", tmp_path, *database)
         assert ended.returncode == 0, ended.stderr
         rows = _rows(database[0]) if database else None
-    told = json.loads(ended.stdout)
-    commands = {name.split(" ", 2)[2] for name in told["deaths"]}
+    document = json.loads(ended.stdout)
+    commands = {name.split(" ", 2)[2] for name in document["deaths"]}
     for expected in ("data split", "train", "update", "recommend", "audit", "live"):
-        assert any(expected in command for command in commands), told
-    assert told["lives"] == len(told["deaths"]) + 2
-    assert told["refused"] == 1
+        assert any(expected in command for command in commands), document
+    assert document["lives"] == len(document["deaths"]) + 2
+    assert document["refused"] == 1
     assert "gate failed: today.coverage@5<2 holds" in ended.stderr
     assert (tmp_path / "whole" / "audits" / "2024-05-03.html").exists()
     assert "s3cret" not in ended.stdout + ended.stderr

@@ -19,7 +19,7 @@ from safetensors.torch import save as tensors_to_bytes
 from evenhand.experiments.output import CHECKPOINTS, check_folder, run_folder
 from evenhand.training import checkpoints as checkpoint
 from evenhand.training.checkpoints import Checkpoints
-from evenhand.utils.atomic import write_whole
+from evenhand.utils.atomic import write_atomically
 from evenhand.utils.errors import InputError, RunError
 from evenhand.utils.locks import one_process
 
@@ -200,7 +200,7 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
     target.write_bytes(b"old")
     (tmp_path / "whole.partial").symlink_to("/dev/full")
     with pytest.raises(OSError, match="No space left"):
-        write_whole(target, b"new" * 100_000)
+        write_atomically(target, b"new" * 100_000)
     assert content(tmp_path) == {"whole": b"old"}
 
 
@@ -316,7 +316,7 @@ def test_writing_waits_until_its_cost_is_a_small_share(tmp_path: Path, monkeypat
         nonlocal now
         now += 3.0
 
-    monkeypatch.setattr(checkpoint, "write_whole", slow)
+    monkeypatch.setattr(checkpoint, "write_atomically", slow)
     seldom = Checkpoints(tmp_path, IDENTITY, _last=now)
     assert (seldom.due(), seldom.due_within()) == (True, False)
     seldom.save({}, {})

@@ -165,7 +165,7 @@ def test_training_asks_before_it_starts(monkeypatch: pytest.MonkeyPatch, tmp_pat
 # ---- judging a sample of users
 
 
-def test_a_sample_of_users_is_judged_like_the_whole() -> None:
+def test_a_sample_of_users_is_evaluated_like_the_whole() -> None:
     parts = split()
     assert parts.validation is not None
     g = torch.Generator().manual_seed(0)
@@ -191,7 +191,7 @@ def test_a_run_stops_on_the_sample_and_tests_on_all() -> None:
     assert fitted.model.info["settings"]["eval_users"] == 5
 
 
-def test_the_papers_protocol_judges_everybody() -> None:
+def test_the_papers_protocol_evaluates_everybody() -> None:
     with pytest.raises(InputError, match="eval_users is for the honest protocol"):
         train(split(), MF(dim=4), UniformSampler(), 1, Settings(epochs=1, eval_users=5), protocol="paper")
     with pytest.raises(InputError, match="eval_users must be a whole number of at least 1, not 0"):
@@ -276,13 +276,13 @@ def test_explain_on_the_command_line() -> None:
         (("--eval-users", 9, "--protocol", "paper"), "--eval-users belongs to the honest protocol"),
     ],
 )
-def test_wrong_options_are_told_in_one_line(arguments: tuple[object, ...], message: str) -> None:
+def test_wrong_options_are_reported_in_one_line(arguments: tuple[object, ...], message: str) -> None:
     ended = evenhand("compare", "demo", "--methods", "rns", *TINY, *arguments)
     assert ended.code == 2
     assert message in ended.err
 
 
-def test_above_a_stated_number_a_sample_is_judged_unless_told_otherwise(
+def test_above_a_stated_number_a_sample_is_evaluated_by_default(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from evenhand.training import early_stopping

@@ -430,7 +430,7 @@ def at_call(place: Any, name: str, call: int, *, after: bool = False) -> Callabl
 
 def half_written() -> None:
     """Dies with half of the fifth file on disk."""
-    write, calls = checkpoint.write_whole, iter(range(1, 10**6))
+    write, calls = checkpoint.write_atomically, iter(range(1, 10**6))
 
     def deadly(target: Path, content: bytes) -> None:
         if next(calls) == 5:
@@ -438,11 +438,11 @@ def half_written() -> None:
             die()
         write(target, content)
 
-    checkpoint.write_whole = deadly  # type: ignore[assignment]
+    checkpoint.write_atomically = deadly  # type: ignore[assignment]
 
 
 MOMENTS = {
-    "before writing": (at_call(checkpoint, "write_whole", 5), 4),
+    "before writing": (at_call(checkpoint, "write_atomically", 5), 4),
     "half written": (half_written, 4),
     "before the sync": (at_call(checkpoint.os, "fsync", 9), 4),
     "before the rename": (at_call(checkpoint.os, "replace", 5), 4),

@@ -14,7 +14,7 @@ from evenhand.encoders import MF
 from evenhand.methods import parse
 from evenhand.objectives import Softmax
 from evenhand.samplers import DynamicSampler, UniformSampler
-from evenhand.training.method import Conditions, refitted_fit
+from evenhand.training.method import Conditions, RunOptions, refitted_fit
 from evenhand.training.settings import Settings
 from evenhand.training.trained import Trained
 
@@ -100,8 +100,8 @@ def test_an_interrupted_run_goes_on_where_it_was(split: Split, tmp_path: Path) -
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        method().fit_under(conditions, on_epoch=stop, checkpoints=tmp_path)
-    assert method().fit_under(conditions, checkpoints=tmp_path, resume=True).validation == whole.validation
+        method().fit_under(conditions, RunOptions(stop, tmp_path))
+    assert method().fit_under(conditions, RunOptions(None, tmp_path, resume=True)).validation == whole.validation
 
 
 def test_a_blend_fits_its_part_again_with_what_was_settled(split: Split) -> None:

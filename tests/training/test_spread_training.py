@@ -96,7 +96,7 @@ def test_the_model_and_its_numbers_do_not_depend_on_how_many_trained_it(log: Pat
 def interrupted(world: World, how: str, at: int, *arguments: str) -> tuple[int, str, str]:
     """The command with a checkpoint after every step, and something done to rank 1 before step `at`."""
     Checkpoints.due = Checkpoints.due_within = lambda self: self.folder is not None  # type: ignore[method-assign]
-    sharded._POSITIVES_A_STRIDE = 1
+    sharded.POSITIVES_A_STRIDE = 1
     run, done = ShardedEngine.run, [0]
 
     def counted(self: ShardedEngine, plan: Any, first: int, last: int) -> Any:

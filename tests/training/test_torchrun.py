@@ -24,7 +24,7 @@ from evenhand.training.checkpoints import Checkpoints
 from evenhand.training.engines import sharded
 
 Checkpoints.due = Checkpoints.due_within = lambda self: self.folder is not None
-sharded._POSITIVES_A_STRIDE = 1
+sharded.POSITIVES_A_STRIDE = 1
 run, done = sharded.ShardedEngine.run, [0]
 
 def counted(self, plan, first, last):

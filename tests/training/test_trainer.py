@@ -406,7 +406,7 @@ def test_impossible_settings_are_refused(change: dict[str, object]) -> None:
 # ---- which epoch counts
 
 
-def judged(k: int = 10, **values: float) -> UserMetrics:
+def evaluated(k: int = 10, **values: float) -> UserMetrics:
     """Metrics of one user, with the bias rates as fractions of a hundred."""
     plain = {n: np.array([v]) for n, v in values.items() if n not in RATES}
     whole = {n: np.array([0.0]) for n in ("precision", "recall", "f1", "ndcg", "fpr", "fnr", "fpr_true")}
@@ -425,7 +425,7 @@ def test_each_replica_stops_and_keeps_its_best_epoch() -> None:
     chosen = BestValidation(2, patience=2)
     finished = []
     for epoch in range(7):
-        chosen.see(epoch, [{10: judged(ndcg=ndcg[r][epoch])} for r in range(2)], numbered(epoch, 2))
+        chosen.see(epoch, [{10: evaluated(ndcg=ndcg[r][epoch])} for r in range(2)], numbered(epoch, 2))
         finished.append(chosen.finished)
         if chosen.finished:
             break
@@ -440,7 +440,7 @@ def test_each_replica_stops_and_keeps_its_best_epoch() -> None:
 def test_without_patience_the_best_epoch_of_all_counts() -> None:
     chosen = BestValidation(1, patience=None)
     for epoch, value in enumerate([0.5, 0.1, 0.1, 0.1, 0.6, 0.1]):
-        chosen.see(epoch, [{10: judged(ndcg=value)}], numbered(epoch, 1))
+        chosen.see(epoch, [{10: evaluated(ndcg=value)}], numbered(epoch, 1))
         assert not chosen.finished
     assert chosen.epoch.tolist() == [4]
 
@@ -450,7 +450,7 @@ def test_kept_vectors_do_not_change_with_the_model() -> None:
     live = numbered(1, 1)
     for chosen in (BestValidation(1, patience=3), BestTest(1, (10,)), LastEpoch(1)):
         live.users.fill_(1)
-        chosen.see(0, [{10: judged(ndcg=0.5, precision=0.5)}], live)
+        chosen.see(0, [{10: evaluated(ndcg=0.5, precision=0.5)}], live)
         live.users.fill_(7)
         assert chosen.vectors is not None
         assert chosen.vectors.users.unique().tolist() == [1]
@@ -498,7 +498,7 @@ def test_paper_takes_the_best_of_each_metric_and_rates_at_the_best_precision() -
     }
     chosen = BestTest(1, (5, 10))
     for epoch in range(3):
-        chosen.see(epoch, [{k: judged(k, **at[k][epoch]) for k in at}], numbered(epoch, 1))
+        chosen.see(epoch, [{k: evaluated(k, **at[k][epoch]) for k in at}], numbered(epoch, 1))
     five, ten = (chosen.results()[k][0].metrics for k in (5, 10))
     best = {"precision": 0.4, "recall": 0.5, "f1": 0.3, "ndcg": 0.6, "fpr": 0.6, "fnr": 0.5}
     assert {name: five[name] for name in best} == best
@@ -573,7 +573,7 @@ def test_honest_keeps_the_best_validation_epoch_and_its_seed() -> None:
     assert done.model.best == int(np.argmax(values))
 
 
-def test_honest_masks_train_and_validation_when_test_is_judged() -> None:
+def test_honest_masks_train_and_validation_when_test_is_evaluated() -> None:
     split = random_split()
     assert split.validation is not None
     table = trained(split, "honest").model.recommend(k=5)

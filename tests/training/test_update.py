@@ -19,6 +19,7 @@ from evenhand.samplers import DynamicSampler, UniformSampler
 from evenhand.testing import checkerboard
 from evenhand.training import Fit, run
 from evenhand.training.checkpoints import Checkpoints
+from evenhand.training.method import RunOptions
 from evenhand.training.run import refitted, train
 from run_cli import evenhand
 
@@ -87,12 +88,12 @@ def test_the_command_line_updates_a_saved_model(tmp_path: Path) -> None:
     assert np.array_equal(eh.load(tmp_path / "b").known.items, both[1].known.items)
 
 
-def _update(log: eh.Interactions, split: eh.Split, fit: Fit, **named: Any) -> FactorModel:
-    return made_by(fit.model).update(fit.model, log, epochs=6, **named).model
+def _update(log: eh.Interactions, split: eh.Split, fit: Fit, device: str, **named: Any) -> FactorModel:
+    return made_by(fit.model).update(fit.model, log, epochs=6, device=device, run=RunOptions(**named)).model
 
 
-def _refit(log: eh.Interactions, split: eh.Split, fit: Fit, **named: Any) -> FactorModel:
-    return refitted(fit, split, MF(dim=8), UniformSampler(), QUICK, **named)
+def _refit(log: eh.Interactions, split: eh.Split, fit: Fit, device: str, **named: Any) -> FactorModel:
+    return refitted(fit, split, MF(dim=8), UniformSampler(), QUICK, device=device, run=RunOptions(**named))
 
 
 @pytest.mark.parametrize("again", [_update, _refit], ids=["update", "refit"])

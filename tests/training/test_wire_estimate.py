@@ -16,7 +16,7 @@ from evenhand.training.wire_estimate import wire_of
 from evenhand.utils.world import World
 from ranks import on_ranks
 
-METHODS = ("rns", "dns", "auc-ns:ecdf=32", "softmax:shared=256")
+METHODS = ("rns", "dns", "auc-ns:ecdf=32", "auc-ns:ecdf=32:pool=512", "softmax:shared=256")
 
 
 def sent(world: World) -> list[tuple[float, float]]:

@@ -15,7 +15,7 @@ from checks.fuzz.targets.target import Target
 from evenhand.audit.audit_files import github_lines, junit
 from evenhand.audit.changes import against
 from evenhand.audit.document import read_audit, to_json
-from evenhand.audit.gates import judge, parse_gate
+from evenhand.audit.gates import evaluate_gates, parse_gate
 from evenhand.audit.result import Audit
 from evenhand.audit.run_audit import audit
 from evenhand.experiments.results import COMPARISONS, MEASUREMENTS, RUNS, as_written, documents
@@ -51,7 +51,7 @@ def _baseline(data: bytes, folder: Path) -> None:
     path.write_bytes(data)
     found = against(small_audit(), read_audit(path))
     json_text(to_json(found))
-    judged = judge([parse_gate("ohr@4>0.1")], found)
+    judged = evaluate_gates([parse_gate("ohr@4>0.1")], found)
     junit(judged)
     github_lines(found, judged)
 

@@ -17,7 +17,7 @@ from checks.fuzz.inputs import WORDS, mutated
 from checks.fuzz.targets.documents import small_audit
 from checks.fuzz.targets.target import Target
 from evenhand.audit.audit_files import github_lines, junit
-from evenhand.audit.gates import Judged, check_gates, judge, parse_gate
+from evenhand.audit.gates import GateResult, check_gates, evaluate_gates, parse_gate
 from evenhand.audit.result import Finding
 from evenhand.cli import show
 from evenhand.cli.audit_command import _named
@@ -42,7 +42,7 @@ def _text(data: bytes) -> str:
 def _gate(data: bytes, folder: Path) -> None:
     gate = parse_gate(_text(data))
     check_gates([gate], (3, 4), True)
-    judge([gate], small_audit())
+    evaluate_gates([gate], small_audit())
 
 
 def _options(data: bytes, folder: Path) -> None:
@@ -107,7 +107,7 @@ def _html(data: bytes, folder: Path) -> None:
 
 def _outlets(data: bytes, folder: Path) -> None:
     text = _text(data)
-    judged = [Judged(text, text, failed, text) for failed in (True, False)]
+    judged = [GateResult(text, text, failed, text) for failed in (True, False)]
     written = junit(judged)
     (folder / "junit.xml").write_text(written, encoding="utf-8")
     root = ET.fromstring(written.encode())

@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from evenhand.audit.document import to_json
-from evenhand.audit.gates import Judged
+from evenhand.audit.gates import GateResult
 from evenhand.audit.result import Audit
 from evenhand.utils.atomic import atomic_file
 from evenhand.utils.errors import InputError
@@ -38,8 +38,8 @@ def save_audit(audit: Audit, path: str | Path) -> None:
     write_text(Path(path), json_text(to_json(audit)) + "\n")
 
 
-def save_junit(judged: Sequence[Judged], path: str | Path) -> None:
-    write_text(Path(path), junit(judged))
+def save_junit(results: Sequence[GateResult], path: str | Path) -> None:
+    write_text(Path(path), junit(results))
 
 
 def write_text(path: Path, text: str) -> None:
@@ -50,18 +50,18 @@ def write_text(path: Path, text: str) -> None:
         raise InputError(f"cannot write {path}: {problem.strerror or problem}.") from problem
 
 
-def junit(judged: Sequence[Judged]) -> str:
+def junit(results: Sequence[GateResult]) -> str:
     """One test case for each gate and system; signs that XML may not hold are spelled out."""
-    judged = [
+    results = [
         replace(one, gate=_xml(one.gate), system=one.system and _xml(one.system), sentence=_xml(one.sentence))
-        for one in judged
+        for one in results
     ]
-    failures = sum(one.failed for one in judged)
-    root = Element("testsuites", tests=str(len(judged)), failures=str(failures))
+    failures = sum(one.failed for one in results)
+    root = Element("testsuites", tests=str(len(results)), failures=str(failures))
     suite = SubElement(
-        root, "testsuite", name="evenhand audit", tests=str(len(judged)), failures=str(failures), errors="0"
+        root, "testsuite", name="evenhand audit", tests=str(len(results)), failures=str(failures), errors="0"
     )
-    for one in judged:
+    for one in results:
         name = one.gate if one.system is None else f"{one.gate} ({one.system})"
         case = SubElement(suite, "testcase", classname="evenhand.audit", name=name)
         if one.failed:
@@ -72,9 +72,9 @@ def junit(judged: Sequence[Judged]) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode") + "\n"
 
 
-def github_lines(audit: Audit, judged: Sequence[Judged]) -> list[str]:
+def github_lines(audit: Audit, results: Sequence[GateResult]) -> list[str]:
     """Workflow commands: an error for each failed gate, a warning for each change for the worse."""
-    lines = [_command("error", one.sentence) for one in judged if one.failed]
+    lines = [_command("error", one.sentence) for one in results if one.failed]
     for change in audit.changes:
         if change.beyond_uncertainty and change.worse:
             text = (

@@ -66,7 +66,7 @@ def from_json(document: Mapping[str, Any]) -> Audit:
         if not _fits(found, Audit):
             raise TypeError("a value of the wrong type")
     except (KeyError, TypeError, AttributeError, ValueError) as problem:
-        raise InputError(f"the JSON of the audit is not whole ({one_line(problem)}); write it anew.") from None
+        raise InputError(f"the JSON of the audit is not whole ({one_line(problem)}); write it again.") from None
     return found
 
 

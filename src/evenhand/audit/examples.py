@@ -18,7 +18,7 @@ from evenhand.metrics.slots import Slots
 from evenhand.utils.world import World
 
 MOST_SHOWN = 20
-"""Of a history or of what was wanted, so many items at most."""
+"""At most this number of items of a history or of what was wanted."""
 
 
 class Notable:

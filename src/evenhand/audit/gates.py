@@ -1,6 +1,6 @@
 """Conditions that an audit must not meet, such as `ohr@10>0.60` or `mine.ndcg@10<other.ndcg@10`.
 
-A gate is written by hand into a CI file, so a mistake in it is told with its place, before any work is done.
+A gate is written by hand into a CI file, so a mistake in it is reported with its place, before any work is done.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Gate:
 
 
 @dataclass(frozen=True)
-class Judged:
+class GateResult:
     """One gate for one system, or for the systems it names."""
 
     gate: str
@@ -61,7 +61,7 @@ class Judged:
 
 
 def parse_gate(text: str) -> Gate:
-    """Read an expression; what cannot be read is told with its column, from 1.
+    """Read an expression; what cannot be read is reported with its column, from 1.
 
     >>> parse_gate("mine.ndcg@10 < 0.4").left
     Quantity(number=None, metric='ndcg', k=10, system='mine', factor=1.0)
@@ -106,7 +106,7 @@ def _unreadable(text: str, place: int, why: str) -> InputError:
 
 
 def check_gates(gates: Sequence[Gate], ks: Sequence[int], has_test: bool) -> None:
-    """Refuse, before any work, what could not be judged afterwards."""
+    """Refuse, before any work, what could not be evaluated afterwards."""
     for gate in gates:
         for side in (gate.left, gate.right):
             if side.number is not None:
@@ -118,7 +118,7 @@ def check_gates(gates: Sequence[Gate], ks: Sequence[int], has_test: bool) -> Non
                 raise InputError(f"the gate '{gate.text}' needs what users wanted: give a test file (--test).")
 
 
-def judge(gates: Sequence[Gate], audit: Audit) -> list[Judged]:
+def evaluate_gates(gates: Sequence[Gate], audit: Audit) -> list[GateResult]:
     """Every gate, for every system where it names none."""
     found = []
     for gate in gates:
@@ -128,20 +128,20 @@ def judge(gates: Sequence[Gate], audit: Audit) -> list[Judged]:
                 raise unknown("system", name, audit.systems)
         open_sides = any(side.number is None and side.system is None for side in (gate.left, gate.right))
         for system in audit.systems if open_sides else [None]:
-            found.append(_judge(gate, audit, system))
+            found.append(_evaluate(gate, audit, system))
     return found
 
 
-def _judge(gate: Gate, audit: Audit, system: str | None) -> Judged:
+def _evaluate(gate: Gate, audit: Audit, system: str | None) -> GateResult:
     left, right = (_value(side, audit, system) for side in (gate.left, gate.right))
     words = [_words(side, value, system) for side, value in ((gate.left, left), (gate.right, right))]
     if math.isnan(left) or math.isnan(right):
-        sentence = f"{gate.text} cannot be judged: {words[0]}, {words[1]}."
-        return Judged(gate.text, system, True, sentence)
+        sentence = f"{gate.text} cannot be evaluated: {words[0]}, {words[1]}."
+        return GateResult(gate.text, system, True, sentence)
     failed = _COMPARE[gate.comparison](left, right)
     verb = "holds" if failed else "does not hold"
-    told = ", ".join(word for word, side in zip(words, (gate.left, gate.right), strict=True) if side.number is None)
-    return Judged(gate.text, system, failed, f"{gate.text} {verb}: {told}.")
+    values = ", ".join(word for word, side in zip(words, (gate.left, gate.right), strict=True) if side.number is None)
+    return GateResult(gate.text, system, failed, f"{gate.text} {verb}: {values}.")
 
 
 def _value(side: Quantity, audit: Audit, system: str | None) -> float:

@@ -115,7 +115,7 @@ def part_of(data: Interactions, start: int, stop: int) -> Interactions:
 
 
 def user_ranges(data: Interactions, most_users: int) -> Iterator[tuple[int, int]]:
-    """Consecutive ranges of users: at most so many, and few enough to hold their pairs in memory."""
+    """Consecutive ranges of users: at most `most_users`, and few enough to hold their pairs in memory."""
     start = 0
     while start < data.n_users:
         stop = int(np.searchsorted(data.indptr, data.indptr[start] + CHUNK_PAIRS, side="right")) - 1

@@ -150,7 +150,7 @@ def _notes(
         odd = swept.odd[name] | _unseen(reference, lists, swept.counts[name, most])
         said = {
             "empty": f"{odd['empty']:,} of {count(int((reference.test.activity > 0).sum()), 'test user')} have "
-            "no list; it counts as empty (to judge served users alone, leave the others out of test)",
+            "no list; it counts as empty (to evaluate served users alone, leave the others out of test)",
             "short": f"{count(odd['short'], 'list')} shorter than {most}; the empty slots count as misses",
             "without_test": f"{count(odd['without_test'], 'list')} of users without a test item; "
             "they count for exposure only",
@@ -161,8 +161,8 @@ def _notes(
             f"{count(odd['unseen_items'], 'item')} that test has and {known} has not",
         }
         silent = () if reference.has_test else ("empty", "without_test")
-        told = [text for what, text in said.items() if odd[what] and what not in silent]
-        notes += [f"{name}: {text}." for text in (*list_notes[name], *told)]
+        found = [text for what, text in said.items() if odd[what] and what not in silent]
+        notes += [f"{name}: {text}." for text in (*list_notes[name], *found)]
     return notes
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.baselines.base import Baseline, check_number, check_whole, solvable
+from evenhand.baselines.base import Baseline, check_integer, check_number, solvable
 from evenhand.data.csr import slices_within
 from evenhand.data.interactions import Interactions
 from evenhand.models.factors import FactorModel
@@ -59,14 +59,14 @@ class ALS(Baseline):
     seeded: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_whole("factors", self.factors)
+        check_integer("factors", self.factors)
         check_number("alpha", self.alpha, zero=True)
         check_number("l2", self.l2, zero=False)
         check_number("nu", self.nu, zero=True)
         if self.nu > _LARGEST_NU:
             raise InputError(f"nu may be up to {_LARGEST_NU}, not {self.nu}.")
-        check_whole("iterations", self.iterations)
-        check_whole("steps", self.steps, least=0)
+        check_integer("iterations", self.iterations)
+        check_integer("steps", self.steps, least=0)
 
     def fit_pairs(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> FactorModel:
         check_memory(
@@ -117,7 +117,7 @@ def solved(
     """[n_rows, d]: the best vector of every row of a CSR matrix, given the vectors of the columns.
 
     Each row solves `(YᵀY + alpha·Y_uᵀY_u + l2·I) x = (1 + alpha)·Σ Y_u`, where Y are all the columns' vectors
-    and Y_u those of the row; exactly, or by so many steps of conjugate gradients from `start`. `l2` is one number or
+    and Y_u those of the row; exactly, or by `steps` steps of conjugate gradients from `start`. `l2` is one number or
     one per row. An empty row has the vector 0.
     """
     lengths = np.diff(indptr)

@@ -29,7 +29,7 @@ def solve_rows(
     start: np.ndarray,
     result: np.ndarray,
 ) -> None:
-    """`result[row]` for each of `rows`: so many steps from `start[row]` towards the solution of
+    """`result[row]` for each of `rows`: `steps` steps from `start[row]` towards the solution of
 
     `(shared + more[row]·I + alpha·Y_uᵀY_u) x = (1 + alpha)·Σ Y_u`, Y_u being the `others` of the row's columns.
     """

@@ -30,7 +30,7 @@ class Systems:
             torch.from_numpy(index).to(padded.device)
             for index in _padded_columns(indptr, columns, rows, len(padded) - 1, width)
         ]
-        # A row too long for one piece is gathered anew whenever it is needed; most rows are gathered once.
+        # A row too long for one piece is gathered again whenever it is needed; most rows are gathered once.
         self.kept = self._gathered(self.pieces[0]) if len(self.pieces) == 1 else None
         self.right = (1 + alpha) * sum(
             (mine.sum(1) for mine in self.vectors()), padded.new_zeros(len(rows), padded.shape[1])

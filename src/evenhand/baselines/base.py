@@ -11,7 +11,6 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,11 +22,10 @@ from evenhand.data.splits import Split, share_vocabulary
 from evenhand.models.base import Model
 from evenhand.models.factors import FactorModel
 from evenhand.models.item_weights import ItemTable, ItemWeightModel
-from evenhand.training.method import Conditions, Fit, Method, metrics_json
+from evenhand.training.method import PLAIN, Conditions, Fit, Method, RunOptions, metrics_json
 from evenhand.training.run import versions
-from evenhand.training.settings import Resume, resolve_device
+from evenhand.training.settings import resolve_device
 from evenhand.utils.errors import InputError
-from evenhand.utils.progress import OnEpoch
 from evenhand.utils.text import one_line
 
 LARGEST = 10**9
@@ -49,18 +47,11 @@ class Baseline(Method):
         """Learn from the pairs of `train`; ratings and times are not looked at. Tensors may stay on the device."""
 
     def settle(
-        self,
-        train: Interactions,
-        held: Interactions | None,
-        seed: int,
-        device: torch.device,
-        on_step: OnEpoch | None = None,
-        folder: Path | None = None,
+        self, train: Interactions, held: Interactions | None, seed: int, device: torch.device, run: RunOptions = PLAIN
     ) -> tuple[Model, Baseline]:
         """The same, for one that has something to choose: on the pairs `held`, if there are any, else inside train.
 
-        Returns the model, and the method that makes it again with nothing left to choose. One that takes several steps
-        calls `on_step` after each, and keeps what is finished in `folder`.
+        Returns the model, and the method that makes it again with nothing left to choose.
         """
         return self.fit_pairs(train, seed, device), self
 
@@ -73,20 +64,11 @@ class Baseline(Method):
 
     # ---- the contract
 
-    def fit_under(
-        self,
-        conditions: Conditions,
-        *,
-        on_epoch: OnEpoch | None = None,
-        checkpoints: Path | None = None,
-        resume: Resume = False,
-    ) -> Fit:
+    def fit_under(self, conditions: Conditions, run: RunOptions = PLAIN) -> Fit:
         """Fitted to train alone; a run that was interrupted begins again."""
         split, seeds = conditions.split, conditions.seeds if self.seeded else conditions.seeds[:1]
         began = time.perf_counter()
-        settled = [
-            self.settle(split.train, split.validation, seed, conditions.device, on_epoch, checkpoints) for seed in seeds
-        ]
+        settled = [self.settle(split.train, split.validation, seed, conditions.device, run) for seed in seeds]
         models = [model for model, _ in settled]
         if conditions.device.type == "cuda":
             torch.cuda.synchronize(conditions.device)
@@ -110,31 +92,17 @@ class Baseline(Method):
         notes = (*split.notes, *_sampled(model))
         return Fit(model, results, validation, seconds=seconds, notes=notes, per_seed=per_seed, again=again)
 
-    def refit(
-        self,
-        fit: Fit,
-        split: Split,
-        *,
-        device: str = "auto",
-        on_epoch: OnEpoch | None = None,
-        checkpoints: Path | None = None,
-    ) -> Model:
+    def refit(self, fit: Fit, split: Split, *, device: str = "auto", run: RunOptions = PLAIN) -> Model:
         everything, old = split.everything, fit.model
         again = fit.again if isinstance(fit.again, Baseline) else self
-        model, _ = again.settle(everything, None, old.seeds[old.best], resolve_device(device), on_epoch, checkpoints)
+        model, _ = again.settle(everything, None, old.seeds[old.best], resolve_device(device), run)
         info = {**old.info, "split": f"{split.description}; refitted on all parts"}
         return model.on_cpu().having(info=info)
 
     def update(
-        self,
-        model: Model,
-        new: Interactions,
-        *,
-        epochs: int | None = None,
-        device: str = "auto",
-        on_epoch: OnEpoch | None = None,
-        checkpoints: Path | None = None,
-    ) -> Fit:
+        self, model: Model, new: Interactions, *, epochs: int | None = None, device: str = "auto",
+        run: RunOptions = PLAIN,
+    ) -> Fit:  # fmt: skip
         """Fitted again, on what the model knew and on `new`: nothing has to be carried over."""
         if epochs is not None:
             raise InputError(f"--epochs has no effect on {self.label}; leave it out.")
@@ -143,7 +111,7 @@ class Baseline(Method):
         if known.contains(newer.users, newer.items).all():
             raise InputError("the new data holds no pair that the model does not know already.")
         everything, where = known.union(newer), resolve_device(device)
-        models = [self.settle(everything, None, seed, where, on_epoch, checkpoints)[0].on_cpu() for seed in model.seeds]
+        models = [self.settle(everything, None, seed, where, run)[0].on_cpu() for seed in model.seeds]
         info = {
             **model.info,
             "split": f"an update with {len(everything) - len(known):,} new pairs",
@@ -183,7 +151,7 @@ def solvable(baseline: Baseline) -> Iterator[None]:
         raise InputError(f"'{baseline.label}' has no solution on this data; raise l2.") from problem
 
 
-def check_whole(name: str, value: Any, least: int = 1) -> None:
+def check_integer(name: str, value: Any, least: int = 1) -> None:
     """A parameter that counts something."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InputError(f"{name} must be a whole number of at least {least}, not {value}.")

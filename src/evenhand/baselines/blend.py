@@ -28,10 +28,10 @@ from evenhand.models.blend_model import BlendModel, Part
 from evenhand.models.factors import FactorModel
 from evenhand.models.vector_files import vectors_from
 from evenhand.samplers import AUCSampler
-from evenhand.training.method import Fit, Method
+from evenhand.training.method import PLAIN, Fit, Method, RunOptions
 from evenhand.training.trained import Trained
 from evenhand.utils.errors import InputError
-from evenhand.utils.progress import OnEpoch, subtask
+from evenhand.utils.progress import subtask
 
 HELD_OUT = 0.1
 """Share of the pairs on which weights are found where there is no validation part."""
@@ -101,23 +101,17 @@ class Blend(Baseline):
         return self.settle(train, None, seed, torch.device(device))[0]
 
     def settle(
-        self,
-        train: Interactions,
-        held: Interactions | None,
-        seed: int,
-        device: torch.device,
-        on_step: OnEpoch | None = None,
-        folder: Path | None = None,
+        self, train: Interactions, held: Interactions | None, seed: int, device: torch.device, run: RunOptions = PLAIN
     ) -> tuple[BlendModel, Blend]:
         if self.shares != "auto":
-            return self._with_shares(self.shares, train, seed, device, on_step, folder), self
+            return self._with_shares(self.shares, train, seed, device, run), self
         again = held is None or not len(held)
         rest, held = held_out_share(train, HELD_OUT) if held is None or again else (train, held)
-        fits, kept = [], Workshop(folder, rest, held, seed)
+        fits, kept = [], Workshop(run.checkpoints, rest, held, seed)
         for done, part in enumerate(self.parts):
             fits.append(kept.fitted(part, partial(fit_part, part, rest, held, seed, device)))
-            if on_step:
-                on_step(done + 1, len(self.parts), {})
+            if run.on_epoch:
+                run.on_epoch(done + 1, len(self.parts), {})
         lists = Shortlists.of([cast("Part", fit.model) for fit in fits], rest, held)
         shares, _ = found_weights(lists, [part.name in SIGNED for part in self.parts])
         taken = [n for n, share in enumerate(shares) if share]
@@ -126,26 +120,20 @@ class Blend(Baseline):
             self, parts=tuple(lasting(fits[n].again or self.parts[n], fits[n].epochs) for n in taken), shares=counting
         )
         if again:
-            model = final._with_shares(counting, train, seed, device, on_step, folder)
+            model = final._with_shares(counting, train, seed, device, run)
             return model.having(info={**model.info, "settled_on": lists.settled_on}), final
         info = final.info(self.label, dict(zip(self.names, shares, strict=True))) | {"settled_on": lists.settled_on}
         models = tuple(cast("Part", fits[n].model) for n in taken)
         return BlendModel(models, counting, train, seeds=(seed,), info=info, fitted_to=train), final
 
     def _with_shares(
-        self,
-        shares: Sequence[float],
-        train: Interactions,
-        seed: int,
-        device: torch.device,
-        on_step: OnEpoch | None,
-        folder: Path | None,
+        self, shares: Sequence[float], train: Interactions, seed: int, device: torch.device, run: RunOptions
     ) -> BlendModel:
-        models, kept = [], Workshop(folder, train, train.take(np.zeros(len(train), dtype=bool)), seed)
+        models, kept = [], Workshop(run.checkpoints, train, train.take(np.zeros(len(train), dtype=bool)), seed)
         for done, part in enumerate(self.parts):
             models.append(cast("Part", kept.fitted(part, partial(fit_part, part, train, None, seed, device)).model))
-            if on_step:
-                on_step(done + 1, len(self.parts), {})
+            if run.on_epoch:
+                run.on_epoch(done + 1, len(self.parts), {})
         info = self.info(self.label, dict(zip(self.names, shares, strict=True)))
         return BlendModel(tuple(models), tuple(shares), train, seeds=(seed,), info=info, fitted_to=train)
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.baselines.base import Baseline, check_number, check_whole, solvable
+from evenhand.baselines.base import Baseline, check_integer, check_number, solvable
 from evenhand.data.csr import gather_rows
 from evenhand.data.interactions import Interactions
 from evenhand.models.item_weights import DenseTable, ItemWeightModel
@@ -38,7 +38,7 @@ class EASE(Baseline):
     lift: float = 1
     """How much of that the scores get back: 1 all of it; the less, the more rare items are recommended."""
     max_items: int | Literal["all"] = "all"
-    """Weights are learned between so many items, those with the most pairs; the others have none and score 0. Time
+    """Weights are learned between the items with the most pairs, this number; the others have none and score 0. Time
     grows with the cube of the items, memory with the square."""
 
     def __post_init__(self) -> None:
@@ -46,7 +46,7 @@ class EASE(Baseline):
         for name in ("balance", "lift"):
             check_number(name, getattr(self, name), zero=True)
         if self.max_items != "all":
-            check_whole("max_items", self.max_items)
+            check_integer("max_items", self.max_items)
 
     def fit_pairs(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> ItemWeightModel:
         device, kept = torch.device(device), self._kept(train)

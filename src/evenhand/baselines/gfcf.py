@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evenhand.baselines.base import Baseline, check_whole
+from evenhand.baselines.base import Baseline, check_integer
 from evenhand.data.interactions import Interactions
 from evenhand.models.graph_filter import LARGEST_EXPONENT, GraphFilter, power, sparse_rows
 from evenhand.models.item_weights import ItemWeightModel
@@ -41,7 +41,7 @@ class GFCF(Baseline):
     """p: the power of its eigenvalue by which a direction is scaled: 0 treats all alike, 1 follows S itself."""
 
     def __post_init__(self) -> None:
-        check_whole("factors", self.factors, least=0)
+        check_integer("factors", self.factors, least=0)
         for name in ("alpha", "linear_exponent", "spectral_exponent", "eigen_power"):
             value, least = getattr(self, name), 0 if name == "eigen_power" else -LARGEST_EXPONENT
             if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= LARGEST_EXPONENT:

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from evenhand.baselines.base import Baseline, check_number, check_whole
+from evenhand.baselines.base import Baseline, check_integer, check_number
 from evenhand.data.interactions import Interactions
 from evenhand.models.item_weights import ItemWeightModel, SparseTable
 from evenhand.utils.errors import InputError, unknown
@@ -46,7 +46,7 @@ class ItemKNN(Baseline):
 
     def __post_init__(self) -> None:
         if self.neighbours != "all":
-            check_whole("neighbours", self.neighbours)
+            check_integer("neighbours", self.neighbours)
         check_number("shrink", self.shrink, zero=True)
         if self.norm not in NORMS:
             raise unknown("norm", str(self.norm), NORMS)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, Literal, cast, get_args
 
 import numpy as np
@@ -33,7 +32,7 @@ from evenhand.models.blend_model import BlendModel, Part
 from evenhand.objectives import Softmax
 from evenhand.samplers import UniformSampler
 from evenhand.training.evaluation import Evaluator
-from evenhand.training.method import Method
+from evenhand.training.method import PLAIN, Method, RunOptions
 from evenhand.training.settings import Settings
 from evenhand.training.trained import Trained
 from evenhand.utils.errors import InputError, RunError, StoppedError, unknown
@@ -94,20 +93,14 @@ class Recipe(Baseline):
         return self.settle(train, None, seed, torch.device(device))[0]
 
     def settle(
-        self,
-        train: Interactions,
-        held: Interactions | None,
-        seed: int,
-        device: torch.device,
-        on_step: OnEpoch | None = None,
-        folder: Path | None = None,
+        self, train: Interactions, held: Interactions | None, seed: int, device: torch.device, run: RunOptions = PLAIN
     ) -> tuple[BlendModel, Blend]:
         again = held is None or not len(held)
         rest, held = (
             held_out_share(train, HELD_OUT, AIMS[self.aim or "log"]) if held is None or again else (train, held)
         )
         aim = self.aim or aim_of(rest, held)
-        search = Search(self, aim, rest, held, seed, device, Workshop(folder, rest, held, seed), on_step)
+        search = Search(self, aim, rest, held, seed, device, Workshop(run.checkpoints, rest, held, seed), run.on_epoch)
         search.run()
         chosen = search.blend()
         shares = tuple(share for _, share in chosen)
@@ -117,7 +110,7 @@ class Recipe(Baseline):
         info = {**final.info(self.label, settled), "tried": tried, "aim": aim, "goal": self.goal}
         info["settled_on"] = search.settled_on
         if again:
-            return final.settle(train, None, seed, device, on_step, folder)[0].having(info=info), final
+            return final.settle(train, None, seed, device, run)[0].having(info=info), final
         models = tuple(search.workshop.model(one) for one, _ in chosen)
         return BlendModel(models, shares, train, seeds=(seed,), info=info, fitted_to=train), final
 

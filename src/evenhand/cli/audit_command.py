@@ -14,7 +14,7 @@ from evenhand.cli.options import flattened
 from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
-    from evenhand.audit.gates import Judged
+    from evenhand.audit.gates import GateResult
     from evenhand.audit.result import Audit
 
 
@@ -95,7 +95,7 @@ def command(
     from evenhand.audit.audit_files import check_target
     from evenhand.audit.changes import against
     from evenhand.audit.document import read_audit, to_json
-    from evenhand.audit.gates import check_gates, judge, parse_gate
+    from evenhand.audit.gates import check_gates, evaluate_gates, parse_gate
     from evenhand.audit.run_audit import audit
     from evenhand.cli import inputs, show
     from evenhand.utils.progress import stages
@@ -128,7 +128,7 @@ def command(
         )
     if earlier is not None:
         found = against(found, earlier)
-    judged = judge(gates, found)
+    results = evaluate_gates(gates, found)
     files = {
         "train": train,
         "validation": validation,
@@ -139,13 +139,13 @@ def command(
         "earlier audit": checking.baseline,
     }
     if World.current().speaks:
-        _write(found, judged, out, checking, files)
+        _write(found, results, out, checking, files)
     if json:
         show.print_json(to_json(found))
     else:
         _print(found, [path for path in (out, checking.save, checking.junit) if path is not None])
-    _tell(found, judged, checking.github, sys.stderr if json else sys.stdout)
-    if any(one.failed for one in judged):
+    _tell(found, results, checking.github, sys.stderr if json else sys.stdout)
+    if any(one.failed for one in results):
         raise typer.Exit(1)
 
 
@@ -165,14 +165,14 @@ def _named(recs: list[str]) -> dict[str, str]:
 
 
 def _write(
-    found: Audit, judged: list[Judged], out: str | None, checking: Checking, files: dict[str, str | None]
+    found: Audit, results: list[GateResult], out: str | None, checking: Checking, files: dict[str, str | None]
 ) -> None:
     from evenhand.audit.audit_files import save_audit, save_junit
 
     if checking.save is not None:
         save_audit(found, checking.save)
     if checking.junit is not None:
-        save_junit(judged, checking.junit)
+        save_junit(results, checking.junit)
     if out is not None:
         from evenhand.report import Origin, write_report
 
@@ -188,8 +188,8 @@ def _print(found: Audit, written: list[str]) -> None:
         show.print_sentence(screen, f"• {finding.sentence}")
     cells = list(lines(found))
     fits = show.width_of([headings(found), *cells]) <= screen.width
-    told = ", with 95 % intervals over users" if fits else ""
-    show.print_sentence(screen, f"top {found.k}{told} (all metrics: --json)")
+    intervals = ", with 95 % intervals over users" if fits else ""
+    show.print_sentence(screen, f"top {found.k}{intervals} (all metrics: --json)")
     show.print_listing(headings(found), cells if fits else lines(found, intervals=False))
     narrow = [] if fits else ["a wider terminal shows the intervals too; --out and --json have them."]
     by_tenth = tenths(found)
@@ -206,13 +206,13 @@ def _print(found: Audit, written: list[str]) -> None:
         show.print_sentence(screen, f"Written to {', '.join(written)}")
 
 
-def _tell(found: Audit, judged: list[Judged], github: bool, stream: Any) -> None:
+def _tell(found: Audit, results: list[GateResult], github: bool, stream: Any) -> None:
     from evenhand.audit.audit_files import github_lines
     from evenhand.utils.text import one_line
 
     if github:
-        for line in github_lines(found, judged):
+        for line in github_lines(found, results):
             print(line, file=stream)
-    for one in judged:
+    for one in results:
         if one.failed:
             print(f"evenhand: gate failed: {one_line(one.sentence)}", file=sys.stderr)

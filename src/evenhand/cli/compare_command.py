@@ -32,7 +32,7 @@ def command(
         str, typer.Option(help="Methods and baselines, separated by commas; parameters as name:key=value.")
     ] = "rns,pns,dns,auc-ns",
     tune: Annotated[
-        int, typer.Option(help="First search each method's parameters on validation, in so many trials.")
+        int, typer.Option(help="First search each method's parameters on validation, in this number of trials.")
     ] = 0,
     tests: Annotated[
         str | None,
@@ -158,8 +158,8 @@ def _report(
     except InputError as problem:
         return problem
     except Exception as problem:
-        told = one_line(f"no report was written: {type(problem).__name__}: {problem}")
-        print(f"note: {told}", file=sys.stderr)
+        note = one_line(f"no report was written: {type(problem).__name__}: {problem}")
+        print(f"note: {note}", file=sys.stderr)
         return None
     return path
 

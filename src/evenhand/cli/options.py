@@ -22,7 +22,7 @@ def _option(help_text: str, panel: str, *names: str) -> Any:
     return typer.Option(*names, help=help_text, rich_help_panel=panel)
 
 
-OVER_RANKS = ("train", "recommend", "audit", "data describe")
+OVER_RANKS = ("train", "recommend", "evaluate", "audit", "data describe")
 """Commands that several processes under `torchrun` do together."""
 
 
@@ -191,10 +191,10 @@ class Training:
     ] = None
     patience: Annotated[
         int | None,
-        _option("Stop after so many epochs without a better validation NDCG (default 10).", "Training"),
+        _option("Stop after this number of epochs without a better validation NDCG (default 10).", "Training"),
     ] = None
     eval_users: Annotated[
-        int | None, _option("Evaluate each epoch on so many validation users; test takes all.", "Training")
+        int | None, _option("Evaluate each epoch on this number of validation users; test takes all.", "Training")
     ] = None
     updates: Annotated[str | None, _option("Which rows a step moves: auto, dense or sparse.", "Training")] = None
     engine: Annotated[str | None, _option("auto, or torch: the plain one.", "Training")] = None

@@ -43,7 +43,7 @@ def command(
         typer.Option(help=f"Table of a database, or schema.table (default {_TABLE}).", rich_help_panel="Lists"),
     ] = None,
     parts: Annotated[
-        int | None, typer.Option(help="Write so many parts into the folder --out.", rich_help_panel="Lists")
+        int | None, typer.Option(help="Write this number of parts into the folder --out.", rich_help_panel="Lists")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over existing files, or a table.")] = False,
     json: opt.Json = False,
@@ -209,7 +209,7 @@ def _limits(filtering: opt.Filtering, items_file: str | None, said: dict[str, st
         found["only"] = _ids(filtering.only, "item", said, model)
     if filtering.where is not None:
         if source is None:
-            raise InputError("--where speaks of the columns of a file of items; name it with --filter.")
+            raise InputError("--where names columns of a file of items; give the file with --filter.")
         column = remembered.column_for(source, "item", said.get("item"), model)
         chosen = items_where(source, column, filtering.where)
         if not len(chosen):

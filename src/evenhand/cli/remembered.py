@@ -1,4 +1,4 @@
-"""What a model was told when it was trained, so that nobody has to say it again: columns, how to read, titles."""
+"""The options that a model was trained with, so that nobody has to say it again: columns, how to read, titles."""
 
 from __future__ import annotations
 

@@ -48,16 +48,14 @@ class Running:
     epochs: Annotated[int | None, typer.Option(help="Epochs at most, else as in the settings.")] = None
     until: Annotated[
         int | None,
-        typer.Option(help="Find the number of epochs: until so many bring no rise on a tenth of train."),
+        typer.Option(help="Find the number of epochs: until this number brings no rise on a tenth of train."),
     ] = None
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto"
     data_dir: Annotated[
         str | None,
         typer.Option(help="Where the data lies; paper_train.csv and paper_test.csv there are the split."),
     ] = None
-    time_limit: Annotated[float | None, typer.Option(help="Stop after so many minutes; the same command goes on.")] = (
-        None
-    )
+    time_limit: Annotated[float | None, typer.Option(help="Stop after these minutes; the same command goes on.")] = None
 
 
 @app.command("overall")
@@ -200,7 +198,7 @@ def _run(table: str, experiment: Experiment, asked: Sequence[str], out: str, run
     from evenhand.paper.experiment import load_published_split
     from evenhand.paper.reproduce import recipes_for, reproduce
     from evenhand.paper.tables import grids, markdown
-    from evenhand.utils.atomic import write_whole
+    from evenhand.utils.atomic import write_atomically
     from evenhand.utils.progress import tasks
     from evenhand.utils.text import one_line, visible
 
@@ -222,7 +220,7 @@ def _run(table: str, experiment: Experiment, asked: Sequence[str], out: str, run
     document = outcome.document
     page = folder / f"{table}{experiment.name.removeprefix(experiment.part)}.md"
     with writing(page):
-        write_whole(page, markdown(document, table).encode())
+        write_atomically(page, markdown(document, table).encode())
     if json:
         show.print_json(document)
     else:

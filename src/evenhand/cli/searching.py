@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenhand.cli.options import Sampling, Training
 from evenhand.utils.errors import InputError, unknown
-from evenhand.utils.text import whole_number
+from evenhand.utils.text import parse_integer
 
 if TYPE_CHECKING:
     from evenhand.experiments.search_space import Space
@@ -64,7 +64,7 @@ def trials_at_once(text: str) -> SideBySide:
     """What `--side-by-side` asks for."""
     if text == "auto":
         return "auto"
-    number = whole_number(text)
+    number = parse_integer(text)
     if not number:
         raise InputError(f"--side-by-side takes a number from 1 on, or auto, not '{text}'.")
     return number

@@ -48,7 +48,7 @@ def console() -> Console:
 
 @contextmanager
 def reader_may_leave() -> Iterator[None]:
-    """`… | head` reads what it wants and goes; that is no error, and nobody is told."""
+    """`… | head` reads what it wants and goes; that is no error and prints nothing."""
     try:
         yield
         sys.stdout.flush()

@@ -81,6 +81,7 @@ def command(
     from evenhand.experiments.verdict import headline
     from evenhand.methods import on_top_of, parse, recipe_text
     from evenhand.models.folder import check_ours
+    from evenhand.training.method import RunOptions
     from evenhand.utils.errors import InputError
     from evenhand.utils.progress import task
     from evenhand.utils.world import World
@@ -128,11 +129,11 @@ def command(
     tracker = track if world.speaks else None
     with tracking(tracker, f"train {one.label}") as record, run_folder(plan.folder, force, resume) as checkpoints:
         with task(one.label) as on_epoch:
-            fitted = one.fit_under(plan.conditions, on_epoch=on_epoch, checkpoints=checkpoints, resume=resume)
+            fitted = one.fit_under(plan.conditions, RunOptions(on_epoch, checkpoints, resume))
         history = fitted.model.history
         if refit:
             with task(f"{one.label}, on all data") as on_epoch:
-                fitted = one.for_production(fitted, plan.conditions, on_epoch, checkpoints)
+                fitted = one.for_production(fitted, plan.conditions, RunOptions(on_epoch, checkpoints))
         final = fitted.model
         say_size(final)
         final.having(info={**final.info, "data": plan.data}, titles=titles).save(out, force=True)

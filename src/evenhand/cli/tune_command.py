@@ -49,7 +49,7 @@ def command(
     pick: Annotated[
         str | None,
         typer.Option(
-            help="Of two metrics' front: knee (unless told), most-accurate or least-biased.",
+            help="Of two metrics' front: knee (the default), most-accurate or least-biased.",
             show_default=False,
         ),
     ] = None,
@@ -147,7 +147,7 @@ def command(
 
 
 def _report(result: TuneResult, folder: Path, plan: Plan) -> Path | None:
-    """Write the page of the front. What goes wrong here is told and costs the page alone."""
+    """Write the page of the front. What goes wrong here is reported, and only the page is lost."""
     import sys
 
     from evenhand.cli.searching import REPORT
@@ -159,8 +159,8 @@ def _report(result: TuneResult, folder: Path, plan: Plan) -> Path | None:
         origin = Origin.of(sys.argv[1:], {"data": plan.data["source"], "test": plan.data["splitting"]["test"]})
         write_search_page(result, path, data=plan.data["source"], protocol=plan.protocol, origin=origin)
     except Exception as problem:
-        told = one_line(f"no report was written: {type(problem).__name__}: {problem}")
-        print(f"note: {told}", file=sys.stderr)
+        note = one_line(f"no report was written: {type(problem).__name__}: {problem}")
+        print(f"note: {note}", file=sys.stderr)
         return None
     return path
 
@@ -175,6 +175,7 @@ def _write_model(
     from evenhand.experiments.compare import rows_of
     from evenhand.experiments.output import checkpoints_beside, stops_explained
     from evenhand.training.checkpoints import discard
+    from evenhand.training.method import RunOptions
     from evenhand.utils.locks import one_process
     from evenhand.utils.progress import task
 
@@ -192,7 +193,7 @@ def _write_model(
         model = fitted.model
         if refit:
             with task(f"{one.label}, on all data") as on_epoch:
-                model = one.refit(fitted, split, device=training.device, on_epoch=on_epoch, checkpoints=kept / "refit")
+                model = one.refit(fitted, split, device=training.device, run=RunOptions(on_epoch, kept / "refit"))
         say_size(model)
         found = {"metric": result.metric, "pick": result.pick, "trial": result.picked.number}
         info: dict[str, Any] = {**model.info, "data": plan.data, "search": found}
@@ -219,11 +220,11 @@ def _print(result: TuneResult, out: str, report: Path | None) -> None:
     show.print_listing([*headings, ""] if two else headings, rows)
     show.print_notes(screen, result.notes)
     default = result.trials[0].value
-    told = (
+    best = (
         f"Best of {count(len(result.trials), 'trial')} on validation: {result.metric} {result.value:.4f}, "
         f"with the defaults {default:.4f} (trial 1)."
     )
-    show.print_sentence(screen, f"\n{' '.join(result.told()) if two else told}")
+    show.print_sentence(screen, f"\n{' '.join(result.sentences()) if two else best}")
     flags = " ".join(f"{name} {shlex.quote(str(value))}" for name, value in result.flags.items())
     print(f"--method {shlex.quote(result.method)} {flags}".rstrip())  # one line, to be pasted
     files = "best.json, trials.parquet" + (f", {report.name}" if report else "")

@@ -43,6 +43,7 @@ def command(
     from evenhand.models.folder import check_ours
     from evenhand.models.titles import carried_titles, note_on
     from evenhand.training.checkpoints import discard
+    from evenhand.training.method import RunOptions
     from evenhand.utils.errors import InputError
     from evenhand.utils.locks import one_process
     from evenhand.utils.progress import task
@@ -63,9 +64,8 @@ def command(
             new = inputs.read_file(data, how, allow_small=True)
             record = extended_record(old.info.get("data"), data, inputs.files_of(data, None), how)
             with task("update") as on_epoch:
-                found = made_by(old).update(
-                    old, new, epochs=epochs, device=device, on_epoch=on_epoch, checkpoints=checkpoints
-                )
+                run = RunOptions(on_epoch, checkpoints)
+                found = made_by(old).update(old, new, epochs=epochs, device=device, run=run)
             updated = found.model.having(
                 info={**found.model.info, "data": record},
                 titles=carried_titles(old.titles, old.known.item_ids, found.model.known.item_ids),

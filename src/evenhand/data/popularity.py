@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenhand.utils.errors import InputError
-from evenhand.utils.text import whole_number
+from evenhand.utils.text import parse_integer
 
 if TYPE_CHECKING:
     from evenhand.data.splits import Split
@@ -101,7 +101,7 @@ class HotRule:
             return HotRule(count_all=True)
         if word == "honest":
             return HotRule()
-        number = whole_number(word)
+        number = parse_integer(word)
         if number:
             return HotRule(share=None, at_least=number)
         try:

@@ -174,7 +174,7 @@ def _popularity_shift(ask: Request) -> Drawn:
 
 
 def _first_of_items(ask: Request, taken: np.ndarray) -> np.ndarray:
-    """bool [pairs]: of every item's pairs on all processes the so many of lowest key, found where the item belongs."""
+    """bool [pairs]: of every item's pairs on all processes the `taken` of lowest key, found by the item's owner."""
     world, items = ask.log.world, ask.data.items
     to = Blocks.of_items(ask.log.n_items, world.size).owner(items)
     order = np.argsort(to, kind="stable")

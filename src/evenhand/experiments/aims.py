@@ -123,7 +123,7 @@ def _worse(a: Sequence[UserMetrics], b: Sequence[UserMetrics]) -> bool:
 
 def aims_sentence(answers: Mapping[str, Answer]) -> str:
     """The method for each aim, and whether one serves all."""
-    told = " ".join(_told(one) for one in answers.values())
+    sentences = " ".join(_sentence(one) for one in answers.values())
     # Chosen for one aim and no worse than the choice for every other one.
     serving = [
         label
@@ -131,13 +131,13 @@ def aims_sentence(answers: Mapping[str, Answer]) -> str:
         if all(label == one.best or label in one.level for one in answers.values())
     ]
     if len({one.best for one in answers.values()}) == 1:
-        return f"{told} {serving[0]} is the choice for {'both' if len(answers) == 2 else 'all'}."
+        return f"{sentences} {serving[0]} is the choice for {'both' if len(answers) == 2 else 'all'}."
     if serving:
-        return f"{told} {serving[0]} serves {'both' if len(answers) == 2 else 'all'} within the uncertainty."
-    return f"{told} No method serves {'both' if len(answers) == 2 else 'all'}: choose by your aim."
+        return f"{sentences} {serving[0]} serves {'both' if len(answers) == 2 else 'all'} within the uncertainty."
+    return f"{sentences} No method serves {'both' if len(answers) == 2 else 'all'}: choose by your aim."
 
 
-def _told(one: Answer) -> str:
+def _sentence(one: Answer) -> str:
     value = one.values[one.best][ACCURACY]
     level = f", level with {', '.join(one.level)}" if one.level else ""
     return f"To {one.aim}: {one.best} ({METRICS[ACCURACY].title}@{one.k} {value.value:.4f}{level})."

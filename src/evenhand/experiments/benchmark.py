@@ -49,7 +49,7 @@ TRIALS = 8
 KEPT = (*MEASURED, "precision")
 WITH_INTERVALS = SCOREBOARD
 _LAST_WORDS = 60.0
-"""Seconds that a cell has to save its work when it is told to stop."""
+"""Seconds that a cell has to save its work when it is asked to stop."""
 
 
 @dataclass(frozen=True)
@@ -261,7 +261,7 @@ def _in_a_process(cell: Cell, work: Path) -> Run:
 
 
 def _work(cell: Cell, work: Path, connection: Connection, quiet: bool) -> None:
-    """What the process does; Ctrl-C reaches it through its parent alone, so that it is told once."""
+    """What the process does; Ctrl-C reaches it through its parent alone, so that it is stopped once."""
     if hasattr(os, "setpgrp"):
         os.setpgrp()
     stopping.end_on_sigterm()

@@ -22,7 +22,7 @@ from evenhand.methods import AnyMethod, method_of
 from evenhand.metrics.catalogue import CARD, METRICS
 from evenhand.metrics.statistics import Summary, brief, summarise
 from evenhand.training.evaluation import Results
-from evenhand.training.method import Conditions, Fit, Method, refitted_fit
+from evenhand.training.method import Conditions, Fit, Method, RunOptions, refitted_fit
 from evenhand.training.run import versions
 from evenhand.training.settings import ProtocolName, Settings
 from evenhand.utils.errors import InputError
@@ -81,7 +81,7 @@ class CompareResult:
     answers: Mapping[str, Answer] = field(default_factory=dict)
     """By the kind of test: iid, shift, time, given, or the name of a further test part."""
     by_test: Mapping[str, CompareResult] = field(default_factory=dict)
-    """Where several splits were compared: what was found on each; the rest speaks of the first."""
+    """Where several splits were compared: what was found on each; everything else is of the first."""
     refit: bool = False
     """Whether every method was fitted again to train + validation before it was evaluated."""
 
@@ -219,8 +219,9 @@ def compare(
                 one = chosen[place] = found.chosen
             on_epoch = begin(one.label) if begin else None
             folder = checkpoints / f"{place:02d}" if checkpoints else None
-            fit = one.fit_under(conditions, on_epoch=on_epoch, checkpoints=folder, resume=resume)
-            fit = fits[one.label] = refitted_fit(one, fit, conditions, folder) if refit else fit
+            run = RunOptions(on_epoch, folder, resume)
+            fit = one.fit_under(conditions, run)
+            fit = fits[one.label] = refitted_fit(one, fit, conditions, run) if refit else fit
             if on_epoch and not fit.epochs:
                 on_epoch(1, 1, {})
             for name, part in (other_tests or {}).items():

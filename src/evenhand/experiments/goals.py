@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from evenhand.metrics.catalogue import METRICS, Metric
 from evenhand.metrics.lists import LONGEST_LIST
 from evenhand.utils.errors import InputError, unknown
-from evenhand.utils.text import whole_number
+from evenhand.utils.text import parse_integer
 
 MOST = 2
 """A front of more metrics is no line that a person can choose on."""
@@ -88,7 +88,7 @@ def _parsed(text: str, known: Sequence[str], n_items: int | None) -> Goal:
     name, _, k = text.partition("@")
     if name not in known:
         raise unknown("metric of a search", name, known)
-    length = whole_number(k)
+    length = parse_integer(k)
     if not length:
         raise InputError(f"a metric is written name@k, as in ndcg@10, not '{text}'.")
     if length > LONGEST_LIST:
@@ -161,7 +161,7 @@ def picked_of(front: Sequence[Point], pick: Pick) -> int:
 
 
 def check_pick(pick: str | None, goals: int) -> Pick | None:
-    """The pick for so many goals: the knee of two unless told; one goal has nothing to pick from."""
+    """The pick by default: the knee of two goals; one goal has nothing to pick from."""
     if pick is not None and pick not in PICKS:
         raise unknown("pick", pick, PICKS)
     if goals == 1:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evenhand.metrics.statistics import summarise
-from evenhand.utils.atomic import write_whole
+from evenhand.utils.atomic import write_atomically
 from evenhand.utils.errors import InputError, written_by_us
 
 RUNS, MEASUREMENTS, COMPARISONS = "runs.parquet", "measurements.parquet", "comparisons.parquet"
@@ -152,7 +152,7 @@ class Results:
             table = pa.Table.from_pylist(rows, pa.schema(_COLUMNS[name]))
             pq.write_table(table, sink, compression="zstd", compression_level=19)
             with writing(self.folder):
-                write_whole(self.folder / name, sink.getvalue())
+                write_atomically(self.folder / name, sink.getvalue())
 
     def document(self, experiment: str) -> Document:
         """An experiment of `evenhand reproduce` as `--json` prints it."""

@@ -87,7 +87,7 @@ class TuneResult:
         first = self.goals[0]
         return sorted(self.trials, key=lambda trial: -first.gain(trial.value))[:count]
 
-    def told(self, call: Callable[[Goal], str] = lambda goal: goal.text) -> list[str]:
+    def sentences(self, call: Callable[[Goal], str] = lambda goal: goal.text) -> list[str]:
         """For two metrics, in sentences: what was searched, what was picked, and what that costs."""
         front, one, default = self.front, self.picked, self.trials[0]
         called = [call(goal) for goal in self.goals]
@@ -97,18 +97,18 @@ class TuneResult:
             there = "one of them beats or equals all others"
         searched = f"{count(len(self.trials), 'trial')} of {self.chosen.label}"
         values = (f"{name} {value:.4f}" for name, value in zip(called, one.verdict.values, strict=True))
-        told = [
+        said = [
             f"{searched}, measured on validation by {names}: {there}.",
             f"Picked ({self.pick}): trial {one.number}, with {' and '.join(values)}.",
         ]
         end, place = (front[0], "most accurate") if one is not front[0] else (front[-1], "least biased")
         if end is not one:
-            told.append(f"Against the {place}, trial {end.number}, it is {self._costs(one, end, called)}.")
+            said.append(f"Against the {place}, trial {end.number}, it is {self._costs(one, end, called)}.")
         if default is one:
-            told.append("These are the defaults.")
+            said.append("These are the defaults.")
         elif default is not end and not default.problem:
-            told.append(f"Against the defaults, trial 1, it is {self._costs(one, default, called)}.")
-        return told
+            said.append(f"Against the defaults, trial 1, it is {self._costs(one, default, called)}.")
+        return said
 
     def _costs(self, one: Trial, other: Trial, called: Sequence[str]) -> str:
         """By how much one trial is better and worse than another."""

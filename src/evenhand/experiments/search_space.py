@@ -94,7 +94,7 @@ RANGES: Mapping[type, Space] = {
         "nu": Range(0, 1),
     },
 }
-"""What a search varies unless told otherwise."""
+"""What a search varies by default."""
 
 _SIZE = "the size of the model is a question of cost, and the same for everyone who is compared"
 _COST = "more is better, and slower"
@@ -124,6 +124,7 @@ FIXED: Mapping[type, Mapping[str, str]] = {
     AUCSampler: {
         "probes": _COST,
         "ecdf": _COST,
+        "pool": _COST,
         "rule": "the printed one is the method",
         "inside": "of the exact rule",
     },
@@ -204,7 +205,7 @@ def parse_range(text: str, method: Method) -> tuple[str, Range | Choice]:
         ends = float(low), float(high)
     except ValueError:
         raise InputError(f"--range {text}: the ends of a range are numbers.") from None
-    return name, Range(*ends, log=value.endswith(":log"), integer=method.is_whole(name))
+    return name, Range(*ends, log=value.endswith(":log"), integer=method.is_integer(name))
 
 
 def _check_ends(method: Method, name: str, span: Range | Choice) -> None:

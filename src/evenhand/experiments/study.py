@@ -64,10 +64,10 @@ class Study:
             return [_kept_trial(place, one, self._space, goals) for place, one in ordered]
 
     def asked(self, size: int, trials: int) -> list[Asked]:
-        """The points to be told next, of a search for so many trials.
+        """The next points to evaluate, of a search for `trials` trials.
 
         They come in groups that end where the number of trials is a multiple of `size`. When all of a group
-        are told the next group is asked for: the start first, later what the finished trials suggest.
+        are finished the next group is asked for: the start first, later what the finished trials suggest.
         """
         with storage_errors(self._where, RunError):
             done, running, _ = self._counts()

@@ -31,11 +31,11 @@ _BATCH = 1000
 _LONGEST = 500
 """Characters of a parameter that every version of MLflow takes."""
 
-Told = Callable[["Run"], None]
+Report = Callable[["Run"], None]
 
 
 @contextmanager
-def tracking(name: str | None, title: str) -> Iterator[Callable[[Told], None]]:
+def tracking(name: str | None, title: str) -> Iterator[Callable[[Report], None]]:
     """A run that is open for the length of the block, started before any work; yields what puts things on record.
 
     >>> with tracking(None, "a run") as record:
@@ -54,7 +54,7 @@ def tracking(name: str | None, title: str) -> Iterator[Callable[[Told], None]]:
     except Exception as problem:
         raise InputError(f"mlflow cannot record the run: {_said(problem)}.") from None
 
-    def record(tell: Told) -> None:
+    def record(tell: Report) -> None:
         try:
             tell(Run(mlflow, active))
         except Exception as problem:

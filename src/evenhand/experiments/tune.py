@@ -61,7 +61,7 @@ def tune(
     """Search until `trials` have finished in total, those of an earlier, interrupted call included.
 
     With two metrics (`("ndcg@10", "ohr@10")`), any two of ours, the search spreads along what can be had of
-    both, and `pick` says what to choose: the "knee" of that front (unless told), its "most-accurate" or its
+    both, and `pick` says what to choose: the "knee" of that front (the default), its "most-accurate" or its
     "least-biased" end. These are the best by the metric that rises and by the one that falls, or the first
     and the second where both go the same way.
 
@@ -69,7 +69,7 @@ def tune(
     `storage`: a file (Path), the URL of a database that Optuna knows, or only in memory. Where the split has
     no validation part (as under the paper protocol) a tenth of train is held out for the search.
     `side_by_side` trials are asked for at once, and those that agree in shape train as replicas of one run;
-    each has the value that it has alone. `on_trial` is told, before each run and at the end, how many have
+    each has the value that it has alone. `on_trial` is called, before each run and at the end, with how many have
     finished and the best value.
     """
     if not isinstance(trials, int) or trials < 1:
@@ -133,7 +133,7 @@ def group_size(asked: SideBySide, method: Method, device: torch.device) -> int:
 
 
 def together(methods: Sequence[Method], most: int) -> list[list[int]]:
-    """The positions of methods that make one run each, at most so many."""
+    """Groups of positions of methods that train together, at most `most` in one."""
     alike: dict[Hashable, list[int]] = {}
     for place, method in enumerate(methods):
         alike.setdefault(method.shape() or place, []).append(place)

@@ -17,7 +17,7 @@ BASELINE = "rns"
 
 
 def headline_k(ks: Sequence[int]) -> int:
-    """The list length that a summary speaks of."""
+    """The list length of a summary."""
     return 10 if 10 in ks else min(ks)
 
 
@@ -71,9 +71,9 @@ def headline(results: Results) -> str:
         return ""
     k = headline_k(tuple(results))
     users = [one.users for one in results[k]]
-    told = [f"{METRICS[name].title}@{k} {_with_interval(estimate_metric(users, name))}" for name in FRONT]
+    values = [f"{METRICS[name].title}@{k} {_with_interval(estimate_metric(users, name))}" for name in FRONT]
     meaning = f"{METRICS[HEADLINE].title}: {METRICS[HEADLINE].meaning}"
-    return f"{'; '.join(told)}. {meaning}, from 0 to 1."
+    return f"{'; '.join(values)}. {meaning}, from 0 to 1."
 
 
 def _with_interval(one: Estimate) -> str:

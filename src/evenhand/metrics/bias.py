@@ -1,4 +1,4 @@
-"""The paper's four popularity-bias rates: errors of a list, told apart by whether the item is hot or cold.
+"""The paper's four popularity-bias rates: errors of a list, separately for hot and cold items.
 
 A rate is a fraction per user whose denominator may be empty, and three averages answer that differently;
 `Rate` keeps numerators and denominators so that none of the answers has to be chosen too early.
@@ -25,7 +25,7 @@ class Rate:
     numerators: np.ndarray
     """float64 [n]"""
     denominators: np.ndarray
-    """float64 [n]; 0 where the user has nothing to judge by."""
+    """float64 [n]; 0 where the denominator is empty."""
 
     @property
     def defined(self) -> np.ndarray:

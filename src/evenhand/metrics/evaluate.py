@@ -14,13 +14,15 @@ import numpy as np
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.reading.columns import source_label
+from evenhand.data.reading.wire import total
 from evenhand.metrics.catalogue import METRICS
 from evenhand.metrics.exposure import NO_ITEM
-from evenhand.metrics.lists import ListColumns, Lists, ListTable, count, list_lengths, read_lists
+from evenhand.metrics.lists import ListColumns, ListTable, count, list_lengths, read_lists
 from evenhand.metrics.slots import AnswerSheet, Slots
 from evenhand.metrics.statistics import Summary, summarise
 from evenhand.metrics.users import UserMetrics
 from evenhand.utils.errors import InputError
+from evenhand.utils.world import World
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -182,11 +184,14 @@ def _one(
     by_seed, unknown = table.in_vocabulary(split.test, max(ks))
     found: list[dict[int, UserMetrics]] = []
     odd: Counter[str] = Counter()
-    sheet = AnswerSheet(users, split.test, is_hot, split.consumed)
+    world = World.current()  # of several processes each scores a stretch of the users
+    mine = np.array_split(users, world.size)[world.rank]
+    sheet = AnswerSheet(mine, split.test, is_hot, split.consumed)
     for lists in by_seed.values():
-        slots = Slots(sheet, lists.top(users, max(ks)))
-        found.append({n: UserMetrics.of(slots, n) for n in ks})
-        odd.update(_oddities(lists, slots, split))
+        slots = Slots(sheet, lists.top(mine, max(ks)))
+        found.append({n: UserMetrics.of(slots, n).gathered(world) for n in ks})
+        odd.update(_oddities(slots, world))
+        odd["without_test"] += int((split.test.activity[lists.served] == 0).sum())
     sentences = [f"{note[0].upper()}{note[1:]}." for note in (*table.notes, *unknown)]
     return Evaluation(
         name=name,
@@ -202,15 +207,12 @@ def _row(k: int, per_seed: list[UserMetrics]) -> EvaluationRow:
     return EvaluationRow(k, metrics, tuple(per_seed))
 
 
-def _oddities(lists: Lists, slots: Slots, split: Split) -> dict[str, int]:
-    """How often one seed's lists are not what one expects of lists for these users."""
+def _oddities(slots: Slots, world: World) -> dict[str, int]:
+    """How often one seed's lists are not what one expects of lists for the users of all processes."""
     length = np.count_nonzero(slots.top != NO_ITEM, axis=1)
-    return {
-        "empty": int((length == 0).sum()),
-        "short": int(((length > 0) & (length < slots.top.shape[1])).sum()),
-        "without_test": int((split.test.activity[lists.served] == 0).sum()),
-        "consumed": int(slots.repeats.sum()),
-    }
+    short = (length > 0) & (length < slots.top.shape[1])
+    found = np.array([(length == 0).sum(), short.sum(), slots.repeats.sum()])
+    return dict(zip(("empty", "short", "consumed"), total(world, found).tolist(), strict=True))
 
 
 def _notes(odd: Mapping[str, int], n_users: int, k: int, n_seeds: int) -> list[str]:

@@ -179,7 +179,7 @@ def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A difference between two methods, judged over seeds and over users."""
+    """A difference between two methods, tested over seeds and over users."""
 
     seeds: Interval | None
     """None for one seed."""
@@ -223,7 +223,7 @@ class Comparison:
 def compare_metric(
     a: Sequence[UserMetrics], b: Sequence[UserMetrics], name: str, draws: int = 1000, seed: int = 0
 ) -> Comparison:
-    """Judge a − b on one metric, given the `UserMetrics` of each method at one k, one per seed.
+    """Test a − b on one metric, given the `UserMetrics` of each method at one k, one per seed.
 
     A method that does not depend on the seed comes with its result repeated.
     """
@@ -246,7 +246,7 @@ def _over_users(
     width = of_a.shape[1]
 
     def difference(sums: np.ndarray) -> np.ndarray:
-        return _without_dust(value_a(sums[..., :width]), value_b(sums[..., width:]))
+        return _without_rounding_error(value_a(sums[..., :width]), value_b(sums[..., width:]))
 
     with np.errstate(divide="ignore", invalid="ignore"):
         return _interval(difference, np.column_stack([of_a, of_b]), draws, seed)
@@ -357,10 +357,10 @@ def _interval(
 
 def _ratio_difference(sums: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
-        return _without_dust(sums[..., 0] / sums[..., 1], sums[..., 2] / sums[..., 3])
+        return _without_rounding_error(sums[..., 0] / sums[..., 1], sums[..., 2] / sums[..., 3])
 
 
-def _without_dust(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _without_rounding_error(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a − b, and zero where that is rounding."""
     return np.where(np.abs(a - b) <= ROUNDING * np.maximum(np.abs(a), np.abs(b)), 0.0, a - b)
 

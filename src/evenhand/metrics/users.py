@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from evenhand.data.reading.wire import exchange_arrays, total
 from evenhand.metrics.bias import Rate
 from evenhand.metrics.catalogue import METRICS, RATES, SUMS, named
 from evenhand.metrics.exposure import NO_ITEM, UNKNOWN_ITEM, exposure_counts
@@ -20,6 +21,7 @@ from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
     from evenhand.data.interactions import Interactions
+    from evenhand.utils.world import World
 
 __all__ = ["NO_ITEM", "UNKNOWN_ITEM", "AnswerSheet", "UserMetrics", "score_lists", "score_sheet"]
 
@@ -76,6 +78,18 @@ class UserMetrics:
         rates = {name: Rate(above, below[name]) for name, above in under("above.").items()}
         items = {_COUNTS: arrays[_COUNTS]} if _COUNTS in arrays else {}
         return UserMetrics(k, arrays["users"], under("value."), rates, under("sum."), items)
+
+    def gathered(self, world: World, order: np.ndarray | slice = slice(None)) -> UserMetrics:
+        """The metrics of all ranks' users, rank by rank or in an `order` of those; what counts items is added up."""
+        if world.size == 1:
+            return self
+        found = {
+            name: total(world, array)
+            if name in self.items
+            else np.concatenate(exchange_arrays(world, [array] * world.size))[order]
+            for name, array in self.arrays().items()
+        }
+        return UserMetrics.from_arrays(self.k, found)
 
     def per_user(self, name: str) -> np.ndarray:
         """One value per user: an empty rate is 0 under its plain name and nan under `…_defined`."""

@@ -161,7 +161,7 @@ class Model(ABC):
         """This model with other users: those of `history`, scored by what they interacted with.
 
         `history` is an `Interactions`, a file or a table with columns user and item. No training takes
-        place and the items stay as they are. What could not be used is told in `known.notes` of the result.
+        place and the items stay as they are. `known.notes` of the result says what could not be used.
         """
         from evenhand.models.fold_in import usable_history, with_earlier
 
@@ -197,7 +197,7 @@ class Model(ABC):
         raise self.no_vectors()
 
     def no_vectors(self) -> InputError:
-        """What whoever asks for vectors is told, where there are none."""
+        """The error for whoever asks for vectors, where there are none."""
         method = str(self.info.get("method", "this kind")).partition(":")[0]
         return InputError(
             f"a model of {method} has no vectors to export; write its lists with `evenhand recommend --out`, "

@@ -58,13 +58,11 @@ class Asked:
         place = np.arange(known.n_users) if users is None else positions(asked, known.user_ids)
         strange = place < 0
         if strange.any():
-            notes.append(
-                f"{_of_so_many(strange, 'user')} unknown to the model; {_FALLBACK if fallback else 'no list'}."
-            )
+            notes.append(f"{_counted(strange, 'user')} unknown to the model; {_FALLBACK if fallback else 'no list'}.")
         if fallback:
             new = ~strange & (known.activity[np.maximum(place, 0)] == 0)
             if new.any():
-                notes.append(f"{_of_so_many(new, 'user')} without history; {_FALLBACK}.")
+                notes.append(f"{_counted(new, 'user')} without history; {_FALLBACK}.")
             strange |= new
         others = asked.filter(pa.array(strange)) if fallback else asked[:0]
         allowed = _allowed(known.item_ids, exclude, only, notes)
@@ -135,7 +133,7 @@ def _allowed(item_ids: pa.Array, exclude: Any, only: Any, notes: list[str]) -> T
         asked = as_ids(given, "item")
         place = positions(asked, item_ids)
         if (place < 0).any():
-            notes.append(f"{_of_so_many(place < 0, 'item', f' in `{name}`')} unknown to the model.")
+            notes.append(f"{_counted(place < 0, 'item', f' in `{name}`')} unknown to the model.")
         allowed[place[place >= 0]] = value
         if name == "only" and not len(asked):
             raise InputError("nothing is left to recommend: `only` is empty, so no item is allowed.")
@@ -144,7 +142,7 @@ def _allowed(item_ids: pa.Array, exclude: Any, only: Any, notes: list[str]) -> T
     return allowed
 
 
-def _of_so_many(mask: np.ndarray, noun: str, where: str = "") -> str:
+def _counted(mask: np.ndarray, noun: str, where: str = "") -> str:
     """`3 of 12 users are`, `1 of 1 user is`."""
     n = int(mask.sum())
     return f"{n:,} of {count(len(mask), noun)}{where} {'is' if n == 1 else 'are'}"
@@ -176,7 +174,7 @@ def _count_unknown(pairs: Interactions, known: Interactions, notes: list[str]) -
     for noun, own, there in sides:
         strange = positions(own, there) < 0
         if strange.any():
-            notes.append(f"{_of_so_many(strange, noun, ' in the pairs to exclude')} unknown to the model.")
+            notes.append(f"{_counted(strange, noun, ' in the pairs to exclude')} unknown to the model.")
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:

@@ -58,7 +58,7 @@ def systems(item_vectors: Tensor) -> list[Factors]:
 
 
 def usable_history(history: Any, model: Interactions) -> Interactions:
-    """The history over the items of the pairs a model knows; what could not be used is told in its notes."""
+    """The history over the items of the pairs a model knows; its notes say what could not be used."""
     if not isinstance(history, Interactions):
         from evenhand.data.reading.read import read_interactions
 

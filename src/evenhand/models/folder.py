@@ -206,7 +206,7 @@ def _read_config(folder: Path) -> _Config:
         way_out = "update evenhand" if raw["format"] > FORMAT else "use the version that wrote it"
         raise InputError(
             f"{folder} has format {raw['format']}, this version of evenhand reads {FORMAT} and {PARTS}; {way_out} or "
-            "train the model anew."
+            "train the model again."
         )
     shapes = {"seeds": list, "best": int, "info": dict, "metrics": dict, "checksums": dict}
     wrong = [name for name, kind in shapes.items() if not isinstance(raw.get(name), kind)]
@@ -241,9 +241,9 @@ def _verify(folder: Path, config: _Config) -> None:
     checksums = config.checksums
     for name in config.files:
         if not (folder / name).is_file():
-            raise InputError(f"{folder} is damaged: {name} is missing; copy the folder anew.")
+            raise InputError(f"{folder} is damaged: {name} is missing; copy the folder again.")
         if sha256(folder / name) != checksums.get(name):
-            raise InputError(f"{folder} is damaged: {name} is not the file that was saved; copy the folder anew.")
+            raise InputError(f"{folder} is damaged: {name} is not the file that was saved; copy the folder again.")
 
 
 def _pairs(model: Model) -> dict[str, pa.Array]:

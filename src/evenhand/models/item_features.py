@@ -25,11 +25,11 @@ from evenhand.utils.errors import InputError, unknown
 Kind = Literal["category", "number", "text", "vector"]
 
 WORD_FEATURES = 1024
-"""Words and pairs of words of a text column share so many features."""
+"""Words and pairs of words of a text column are hashed to this number of features."""
 MOST_CATEGORIES = 1000
 """The most frequent values of a column count, the others do not."""
 KNOTS = 10
-"""Numbers are read off between so many quantiles."""
+"""Numbers are interpolated between this number of quantiles."""
 
 
 def read_attributes(source: Any, item: str, attributes: str | Iterable[str] | None) -> tuple[pa.Array, pa.Table]:

@@ -53,7 +53,7 @@ class ItemTable(ABC):
 
     @abstractmethod
     def fits(self, n_items: int) -> bool:
-        """Whether it is whole and speaks of so many items."""
+        """Whether it is complete and has `n_items` items."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +206,7 @@ class ItemWeightModel(Model):
     table: ItemTable
     known: Interactions
     seen: Interactions
-    """The pairs that scores are made of: those of train, as no later ones were there when it was judged."""
+    """The pairs that scores are made of: those of train, as it was evaluated without the later ones."""
     seeds: tuple[int, ...] = (0,)
     """One: the outcome does not depend on it."""
     info: Mapping[str, Any] = field(default_factory=dict)

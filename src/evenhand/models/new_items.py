@@ -39,7 +39,7 @@ M = TypeVar("M", bound="Model")
 STRENGTHS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 """Ridges to choose from, in items: with 30, a category of 30 well-known items counts half of what they say."""
 HALF_TRUST = 20
-"""An item that so many users have counts half in the regression, one of very many users fully."""
+"""An item with this number of users counts half in the regression, one of very many users fully."""
 LEAST_KNOWN = 10
 """With the attributes of fewer known items nothing can be learned."""
 SCALES = (0.1, 10.0)
@@ -191,18 +191,18 @@ class NewItems:
         size = max(1, len(self._sample) // 10)
         folds = [slice(first, first + size) for first in range(0, min(len(self._sample), _FOLDED), size)]
         k = min(_LIST, max(1, len(self._sample) // 20))
-        rivals = []
+        warm = []
         for fold in folds:
             others = np.where(hidden, -np.inf, scores)
             others[:, self._sample[fold]] = -np.inf
             # What users have was shown to them once; it says nothing of what they will be shown next.
             apart = np.where(self._wanted[:, fold], -np.inf, left_out[:, fold] - mean[:, None])
-            rivals.append((-np.partition(-others, k - 1, axis=1)[:, :k], apart))
+            warm.append((-np.partition(-others, k - 1, axis=1)[:, :k], apart))
         target = self.exposure * size / np.count_nonzero(self.known.popularity)
 
         def share(scale: float) -> float:
             found = []
-            for others, apart in rivals:
+            for others, apart in warm:
                 everything = np.hstack([others, mean[:, None] + scale * apart])
                 first = np.argpartition(-everything, others.shape[1] - 1, axis=1)[:, : others.shape[1]]
                 found.append((first >= others.shape[1]).mean())

@@ -32,7 +32,7 @@ from which on memory is looked at first."""
 _LONGEST_COMPILED = 256
 """Longer lists are left to torch: the compiled selection keeps its list sorted by moving entries."""
 _ON_DEVICE: WeakKeyDictionary[Interactions, tuple[torch.device, Tensor, Tensor]] = WeakKeyDictionary()
-"""Rows and items of what is left out, where a GPU is asked again and again: sending them anew takes longer
+"""Rows and items of what is left out, where a GPU is asked again and again: sending them again takes longer
 than the lists themselves."""
 
 Score = Callable[[np.ndarray], Tensor]
@@ -244,7 +244,7 @@ def _pairs_of(pairs: Interactions, users: np.ndarray, device: torch.device) -> t
 
 
 def top_of(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Like `topk`, which leaves the order of equal scores open; only rows that have such are done anew."""
+    """Like `topk`, which leaves the order of equal scores open; only rows that have such are sorted again."""
     # One more than asked for shows whether a tie crosses the end of the list.
     wide = scores.topk(min(k + 1, scores.shape[1]), dim=1)
     equal = (wide.values[:, 1:] == wide.values[:, :-1]) & wide.values[:, 1:].isfinite()

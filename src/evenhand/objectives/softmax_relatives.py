@@ -167,7 +167,7 @@ def top_k_edge(own: Tensor, others: Tensor, k: int) -> Tensor:
 
 @dataclass(frozen=True)
 class AUCSoftmax(Softmax):
-    """Each shared negative counts with the probability P(TN|x) that it is a true negative, as AUC-NS judges it.
+    """Each shared negative counts with the probability P(TN|x) that it is a true negative, as AUC-NS estimates it.
 
     The rank is that of the score among the shared negatives of the user; the prior is the item's popularity. Weights
     have no gradient. P = 1 is the softmax.

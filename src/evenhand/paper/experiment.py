@@ -55,9 +55,9 @@ class Experiment:
     """The paper's table, the released code's suggestion, or what we found on validation for each method."""
     ks: tuple[int, ...] = (5, 10, 20)
     epochs: int | None = None
-    """At most so many; None leaves it to the settings."""
+    """An upper limit; None leaves it to the settings."""
     until: int | None = None
-    """Train until precision@5 on a tenth of train has not risen for so many epochs, then as long on all."""
+    """Train until precision@5 on a tenth of train has not risen for this number of epochs, then as long on all."""
 
     def __post_init__(self) -> None:
         for kind, value, known in (
@@ -247,7 +247,7 @@ def _published(experiment: Experiment, one: Method, row: str) -> Recipe:
                 lr=numbers.lr,
                 weight_decay=numbers.weight_decay,
                 milestones=numbers.milestones,
-                # What is held at a high rate until its milestones may not be judged before.
+                # What is held at a high rate until its milestones may not be compared before.
                 patience=None if numbers.milestones else Settings.patience,
             ).under(experiment.protocol),
         ),

@@ -34,7 +34,7 @@ from evenhand.experiments.results import (
 from evenhand.paper import user_values
 from evenhand.paper.experiment import Experiment, Recipe, recipe, swept
 from evenhand.paper.mse import mse_per_seed
-from evenhand.training.method import Conditions, Fit
+from evenhand.training.method import Conditions, Fit, RunOptions
 from evenhand.training.run import train, versions
 from evenhand.training.settings import resolve_device
 from evenhand.utils.errors import InputError, RunError, StoppedError
@@ -230,7 +230,7 @@ def fit_batch(
         longest = max(epochs_until(one, experiment, split, first_look, device, on_epoch) for one in batch)
         methods = [one.having({"epochs": longest}) for one in methods]
     conditions = Conditions.of(split, experiment.seeds, experiment.protocol, experiment.ks, None, device)
-    fits = methods[0].fit_together(methods, conditions, on_epoch=on_epoch, checkpoints=checkpoints, resume=True)
+    fits = methods[0].fit_together(methods, conditions, RunOptions(on_epoch, checkpoints, resume=True))
     return [_finished(one, fit, experiment, split, device, len(batch)) for one, fit in zip(batch, fits, strict=True)]
 
 

@@ -155,7 +155,7 @@ def _slice_title(rows: Sequence[SliceRow], systems: Sequence[str], metric: str, 
 
 
 def _apart(low: Estimate, high: Estimate, parts: int) -> bool:
-    """Whether two parts differ by more than chance, given that they are the outermost of so many."""
+    """Whether two parts differ by more than chance, given that they are the highest and the lowest of `parts`."""
     if low.low is None or low.high is None or high.low is None or high.high is None:
         return False
     pairs = parts * (parts - 1) / 2

@@ -57,7 +57,7 @@ def search_page(result: TuneResult, *, data: str, protocol: str, origin: Origin 
         protocol=protocol,
         facts=[(words, f"{value:,}") for words, value in facts],
         origin=origin,
-        findings=result.told(called),
+        findings=result.sentences(called),
         front=front_figure(result),
         picks=_pick_table(result),
         train_command=" ".join(train),

@@ -1,4 +1,4 @@
-"""How the contenders of a comparison were trained: curves epoch by epoch, and the spread over seeds."""
+"""How the methods of a comparison were trained: curves epoch by epoch, and the spread over seeds."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _NO_CURVE = ("epoch", "seconds", "metrics")
 
 @dataclass(frozen=True)
 class Curve:
-    """One quantity of one contender after each epoch: the mean over seeds, and the range they span."""
+    """One quantity of one method after each epoch: the mean over seeds, and the range they span."""
 
     name: str
-    """The contender's label."""
+    """The method's label."""
     quantity: str
     """"loss", "hot_share" and "false_share" (of the sampled negatives), "ndcg@10", "alpha", …"""
     epochs: tuple[int, ...]
@@ -30,7 +30,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Spread:
-    """One contender at one k: every metric, measured once per seed."""
+    """One method at one k: every metric, measured once per seed."""
 
     name: str
     k: int
@@ -49,7 +49,7 @@ class TrainingStory:
     seeds: int
     curves: tuple[Curve, ...]
     chosen: Mapping[str, tuple[int, ...]]
-    """By contender: the epoch that each seed's model was taken from, counted from 1."""
+    """By method: the epoch that each seed's model was taken from, counted from 1."""
     spreads: tuple[Spread, ...]
 
     @staticmethod

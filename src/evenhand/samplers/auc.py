@@ -2,13 +2,13 @@
 
 A candidate is worth what its descent adds to the partial AUC: it frees the user's positives if it is a
 true negative, and costs rank against the other negatives if it is a false one. Which of the two it is, is
-judged from the model's own score rank (trusted as far as α) and the item's popularity (weighted by β).
+estimated from the model's own score rank (trusted as far as α) and the item's popularity (weighted by β).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,7 +16,17 @@ import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
-from evenhand.samplers.base import Batch, BoundSampler, Sampler, best, check_drawn, products, rows, stacked
+from evenhand.samplers.base import (
+    Batch,
+    Looked,
+    LookingSampler,
+    Sampler,
+    best,
+    check_drawn,
+    products,
+    rows,
+    stacked,
+)
 from evenhand.samplers.counting import count_below, counter
 from evenhand.samplers.unobserved import UnobservedDistribution, scaled
 from evenhand.utils.errors import InputError, unknown
@@ -25,6 +35,8 @@ EXACT_UP_TO = 10_000
 """The largest catalogue whose ranks are exact unless `ecdf` says otherwise."""
 _DRAWS = 64
 """Draws that a rank rests on in a larger one."""
+POOL_TRIES = 8
+"""Items of a shared pool that are looked at for one that the user does not have."""
 AVERAGE = 0.99
 """How slowly the running macro-AUC of `alpha="auto"` follows the batches."""
 _CHUNK_SCORES = {"cpu": 2**19, "cuda": 2**24}
@@ -111,6 +123,11 @@ class AUCSampler(Sampler):
     "auto" is exact up to 10,000 items and takes 64 draws beyond, so that cost does not follow the catalogue.
     """
 
+    pool: int | None = None
+    """Draw so many items once for a batch, and candidates, negative probes and rank draws among them alone.
+
+    Another distribution, for training over several processes: a batch asks for fewer rows. None draws among all.
+    """
     rule: Literal["paper", "exact"] = "paper"
     """The printed rule, or the one with its missing indicator: of a pool, only the `inside` best free any positive."""
     inside: int = 10
@@ -119,7 +136,7 @@ class AUCSampler(Sampler):
     It wants a pool of 100 or more. `gamma` has no part in it, and "auto" ranks are those within the pool.
     """
 
-    structural = ("candidates", "probes", "ecdf", "rule", "inside")
+    structural = ("candidates", "probes", "ecdf", "pool", "rule", "inside")
 
     def __post_init__(self) -> None:
         if self.alpha != "auto" and not (isinstance(self.alpha, (int, float)) and 0.5 <= self.alpha <= 1):
@@ -136,6 +153,10 @@ class AUCSampler(Sampler):
             raise InputError(f"of {self.candidates} candidates {self.inside} cannot lie inside; raise candidates.")
         if self.ecdf not in ("exact", "auto"):
             check_drawn("ecdf", self.ecdf, "'exact', 'auto' or ")
+        if self.pool is not None:
+            check_drawn("pool", self.pool)
+            if self.ecdf == "exact" or self.rule == "exact" or (isinstance(self.ecdf, int) and self.ecdf > self.pool):
+                raise InputError("of a pool, ranks are those among its first draws: give ecdf a number up to pool.")
 
     def draws(self, n_items: int) -> int:
         """How many draws a rank rests on in a catalogue of this size; 0 for the exact rank, or that in the pool."""
@@ -143,6 +164,8 @@ class AUCSampler(Sampler):
             return self.ecdf
         if self.pool_ranks:
             return 0
+        if self.pool is not None:
+            return min(_DRAWS, self.pool)
         return _DRAWS if self.ecdf == "auto" and n_items > EXACT_UP_TO else 0
 
     @property
@@ -155,21 +178,27 @@ class AUCSampler(Sampler):
         return AUCBound(replicas, train, device)
 
 
-class AUCBound(BoundSampler):
+class AUCBound(LookingSampler):
     needs_vectors = True
 
     def __init__(self, samplers: Sequence[AUCSampler], train: Interactions, device: torch.device | str) -> None:
         super().__init__(train, device, len(samplers))
         first = samplers[0]
         self.candidates, self.probes = first.candidates, first.probes
-        self.shared_width = first.draws(train.n_items)
+        self.draws = first.draws(train.n_items)
+        """Draws that a rank rests on, 0 for the exact one: the first of those that a batch shares."""
+        self.pool = first.pool
+        self.shared_width = self.pool or self.draws
+        self._keys = None if self.pool is None else torch.from_numpy(train.keys).to(device)
         self.inside = first.inside if first.rule == "exact" else None
         self._pool_ranks = first.pool_ranks
         self.distribution = UnobservedDistribution(train, None, device)
         self._row_start = torch.from_numpy(train.indptr[:-1]).to(self.device)
         self._items = torch.from_numpy(train.items).to(self.device)
         self.auto = torch.tensor([s.alpha == "auto" for s in samplers], device=self.device)
-        self._any_auto = any(s.alpha == "auto" for s in samplers)
+        self.follows = any(s.alpha == "auto" for s in samplers)
+        self.won: Callable[[Tensor], None] = self._follow
+        """Told of a batch's probes: 1 where the positive one is above, ½ at a tie; an engine may gather them first."""
         start = [0.5 if s.alpha == "auto" else float(s.alpha) for s in samplers]
         self.alpha = torch.tensor(start, device=self.device)
         """float32 [R]: fixed, or the running macro-AUC where it is automatic."""
@@ -186,7 +215,7 @@ class AUCBound(BoundSampler):
         return n * self.candidates + 2 * self.probes
 
     def state(self) -> dict[str, Tensor]:
-        return {"alpha": self.alpha} if self._any_auto else {}
+        return {"alpha": self.alpha} if self.follows else {}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         if state:
@@ -195,13 +224,31 @@ class AUCBound(BoundSampler):
     def diagnostics(self) -> dict[str, Tensor]:
         return {"alpha": self.alpha.clone()}
 
-    def choose(self, batch: Batch) -> Tensor:
-        users, probes = batch.users, self.probes
-        pool, negatives = self.distribution.draw(users, batch.uniforms[..., :-probes]).split(
-            [batch.n * self.candidates, probes], dim=-1
-        )
-        positives = self._draw_positives(users, batch.uniforms[..., -probes:])
-        x, positive, negative, rank = self._scores(batch, pool, positives, negatives)
+    def look(self, users: Tensor, uniforms: Tensor, n: int, shared: Tensor) -> Tensor:
+        """Candidates, negative probes, positive probes."""
+        drawn = self.distribution.draw(users, uniforms[..., : -self.probes])
+        if self._keys is not None:
+            drawn = self._from_pool(users, uniforms[..., : -self.probes], shared, drawn)
+        owner = users.unsqueeze(-1)
+        place = self._row_start[owner] + scaled(uniforms[..., -self.probes :], self.observed[owner])
+        return torch.cat([drawn, self._items[place].long()], dim=-1)
+
+    def _from_pool(self, users: Tensor, uniforms: Tensor, pool: Tensor, instead: Tensor) -> Tensor:
+        """Of a few items of the pool from a random place on the first that is not the user's; `instead` if all are."""
+        assert self._keys is not None
+        size = pool.shape[-1]
+        place = (uniforms * size).long().clamp_max_(size - 1)
+        replica = torch.arange(len(pool), device=self.device).view(-1, 1, 1)
+        for ahead in range(POOL_TRIES - 1, -1, -1):
+            item = pool[replica, (place + ahead) % size]
+            wanted = users.unsqueeze(-1) * self.n_items + item
+            found = torch.searchsorted(self._keys, wanted).clamp_max_(len(self._keys) - 1)
+            instead = torch.where(self._keys[found] == wanted, instead, item)
+        return instead
+
+    def pick(self, batch: Batch, looked: Looked) -> Tensor:
+        users, pool = batch.users, looked.items[..., : batch.n * self.candidates]
+        x, positive, negative, rank = self._scores(batch, looked, pool)
 
         tau = torch.gather(self.prior, 1, pool.flatten(1)).view(pool.shape)
         true_negative = posterior(rank, tau, self.alpha.clamp(0.5, 1.0).view(-1, 1, 1))
@@ -215,45 +262,35 @@ class AUCBound(BoundSampler):
             value = exact_gain(
                 x.view(pools), positive.unsqueeze(2), true_negative.view(pools), observed, unobserved, self.inside
             )
-        chosen = best(pool, value, batch.n)
-        if self._any_auto:
-            self._follow(positive, negative)
-        return chosen
+        if self.follows:
+            won = (positive > negative).float() + 0.5 * (positive == negative).float()
+            self.won(won)
+        return best(value, batch.n)
 
-    def _follow(self, positive: Tensor, negative: Tensor) -> None:
+    def _follow(self, won: Tensor) -> None:
         """Let the running macro-AUC take note of a batch's probes, where α is automatic."""
-        won = (positive > negative).float() + 0.5 * (positive == negative).float()
         followed = AVERAGE * self.alpha + (1 - AVERAGE) * won.mean((1, 2))
         self.alpha.copy_(torch.where(self.auto, followed, self.alpha))
 
-    def _draw_positives(self, users: Tensor, uniforms: Tensor) -> Tensor:
-        owner = users.unsqueeze(-1)
-        place = self._row_start[owner] + scaled(uniforms, self.observed[owner])
-        return self._items[place].long()
-
-    def _scores(
-        self, batch: Batch, pool: Tensor, positives: Tensor, negatives: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _scores(self, batch: Batch, looked: Looked, pool: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Scores of candidates and probes, and the candidates' rank among all items or the shared draws."""
         assert batch.user_vectors is not None
         assert batch.item_vectors is not None
         users = rows(batch.user_vectors, batch.users)
-        looked_at = torch.cat([pool, positives, negatives], dim=-1)
-        sizes = [pool.shape[-1], positives.shape[-1], negatives.shape[-1]]
+        sizes = [pool.shape[-1], self.probes, self.probes]
         if self._pool_ranks:
-            scores = products(rows(batch.item_vectors, looked_at), users)
+            scores = products(rows(batch.item_vectors, looked.rows), users)
             x = scores[..., : sizes[0]].unflatten(-1, (batch.n, self.candidates)).contiguous()
             below = torch.searchsorted(x.sort(-1).values, x, right=True).flatten(2)
             rank = (1 + below) / (self.candidates + 2)
-        elif not self.shared_width:
-            scores, rank = self._among_all(users, batch.item_vectors, looked_at, sizes[0])
+        elif not self.draws:
+            scores, rank = self._among_all(users, batch.item_vectors, looked.rows, sizes[0])
         else:
-            scores = products(rows(batch.item_vectors, looked_at), users)
-            drawn = (batch.shared * self.n_items).long()
-            sample = users @ rows(batch.item_vectors, drawn).transpose(1, 2)
-            below = count_below(sample, scores[..., : sizes[0]], drawn.unsqueeze(1), pool)
-            rank = (1 + below) / (self.shared_width + 2)
-        x, positive, negative = scores.split(sizes, dim=-1)
+            scores = products(rows(batch.item_vectors, looked.rows), users)
+            sample = users @ rows(batch.item_vectors, looked.shared_rows[:, : self.draws]).transpose(1, 2)
+            below = count_below(sample, scores[..., : sizes[0]], looked.shared[:, None, : self.draws], pool)
+            rank = (1 + below) / (self.draws + 2)
+        x, negative, positive = scores.split(sizes, dim=-1)
         return x, positive, negative, rank
 
     def _among_all(self, users: Tensor, items: Tensor, looked_at: Tensor, m: int) -> tuple[Tensor, Tensor]:

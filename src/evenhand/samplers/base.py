@@ -59,12 +59,25 @@ class Batch:
     n: int = 1
 
     def split(self, replicas: int) -> list[Batch]:
-        """The same batch in parts of so many replicas."""
+        """The same batch in parts of `replicas` replicas."""
         tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "n"}
         parts = {name: t.split(replicas) for name, t in tensors.items() if t is not None}
         return [
             replace(self, **{name: pieces[i] for name, pieces in parts.items()}) for i in range(len(parts["users"]))
         ]
+
+
+@dataclass(frozen=True)
+class Looked:
+    """The items that a choice looks at; which they are depends on no vector."""
+
+    items: Tensor
+    """int64 [R, B, w]: what each positive looks at."""
+    shared: Tensor
+    """int64 [R, s]: what all of a batch look at."""
+    rows: Tensor
+    """Like items: the rows of `Batch.item_vectors` with their vectors. Where that is the whole table, the items."""
+    shared_rows: Tensor
 
 
 class BoundSampler(ABC):
@@ -170,6 +183,27 @@ class BoundSampler(ABC):
                     raise InputError(f"this sampler looks at scores: give {kind}_vectors of shape [{size}, d].")
 
 
+class LookingSampler(BoundSampler):
+    """A bound sampler that first looks at items and then picks one: between the two, vectors can be sent for."""
+
+    @abstractmethod
+    def look(self, users: Tensor, uniforms: Tensor, n: int, shared: Tensor) -> Tensor:
+        """int64 [R, B, w]: items for users [R, B] from uniforms [R, B, width(n)], and what `look_shared` gave."""
+
+    def look_shared(self, uniforms: Tensor) -> Tensor:
+        """int64 [R, s]: items for a whole batch, from uniforms [R, shared_width]."""
+        return (uniforms * self.n_items).long()
+
+    @abstractmethod
+    def pick(self, batch: Batch, looked: Looked) -> Tensor:
+        """int64 [R, B, n]: the columns of `looked.items` that become negatives."""
+
+    def choose(self, batch: Batch) -> Tensor:
+        shared = self.look_shared(batch.shared)
+        items = self.look(batch.users, batch.uniforms, batch.n, shared)
+        return items.gather(-1, self.pick(batch, Looked(items, shared, items, shared)))
+
+
 def bind(samplers: Sequence[Sampler], train: Interactions, device: torch.device | str = "cpu") -> BoundSampler:
     """Bind one sampler per replica; their parameters may differ where they do not fix a draw's shape."""
     if not isinstance(train, Interactions):
@@ -209,12 +243,10 @@ def products(items: Tensor, users: Tensor) -> Tensor:
     return (items @ users.unsqueeze(-1)).squeeze(-1)
 
 
-def best(candidates: Tensor, value: Tensor, n: int) -> Tensor:
-    """Of n pools of candidates [R, B, n·M], the one with the largest value in each (ties: the first)."""
-    replicas, size, total = candidates.shape
-    pools = (replicas, size, n, total // n)
-    winner = value.reshape(pools).argmax(-1, keepdim=True)
-    return candidates.reshape(pools).gather(-1, winner).squeeze(-1)
+def best(value: Tensor, n: int) -> Tensor:
+    """int64 [R, B, n]: in each of n pools of candidates [R, B, n·M], the one of the largest value (ties: the first)."""
+    pools = value.reshape(*value.shape[:2], n, -1)
+    return pools.argmax(-1) + torch.arange(n, device=value.device) * pools.shape[-1]
 
 
 def check_drawn(name: str, value: Any, besides: str = "") -> None:

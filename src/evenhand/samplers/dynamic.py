@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
-from evenhand.samplers.base import Batch, BoundSampler, Sampler, best, check_drawn, products, rows
+from evenhand.samplers.base import Batch, Looked, LookingSampler, Sampler, best, check_drawn, products, rows
 from evenhand.samplers.unobserved import UnobservedDistribution
 from evenhand.utils.errors import InputError
 
@@ -22,7 +22,7 @@ class DynamicSampler(Sampler):
     """Pool size M. The paper describes DNS as linear in rank, which is M = 2; its own sampler uses 5."""
 
     top: int = 1
-    """Take one of so many of the highest at random: DNS(M, N) with M = top and N = candidates."""
+    """Take one of this number of the highest at random: DNS(M, N) with M = top and N = candidates."""
 
     structural = ("candidates", "top")
 
@@ -39,7 +39,7 @@ class DynamicSampler(Sampler):
         return DynamicBound(replicas[0], train, device, len(replicas))
 
 
-class DynamicBound(BoundSampler):
+class DynamicBound(LookingSampler):
     needs_vectors = True
 
     def __init__(self, sampler: DynamicSampler, train: Interactions, device: torch.device | str, replicas: int) -> None:
@@ -54,16 +54,17 @@ class DynamicBound(BoundSampler):
     def width(self, n: int) -> int:
         return n * (self.candidates + (self.top > 1))
 
-    def choose(self, batch: Batch) -> Tensor:
+    def look(self, users: Tensor, uniforms: Tensor, n: int, shared: Tensor) -> Tensor:
+        return self.distribution.draw(users, uniforms[..., : n * self.candidates])
+
+    def pick(self, batch: Batch, looked: Looked) -> Tensor:
         assert batch.user_vectors is not None
         assert batch.item_vectors is not None
-        which, drawn = batch.n * self.candidates, batch.uniforms
-        pool = self.distribution.draw(batch.users, drawn[..., :which])
-        users = rows(batch.user_vectors, batch.users)
-        scores = products(rows(batch.item_vectors, pool), users)
+        scores = products(rows(batch.item_vectors, looked.rows), rows(batch.user_vectors, batch.users))
         if self.top == 1:
-            return best(pool, scores, batch.n)
-        pools = (batch.n, self.candidates)
-        place = scores.unflatten(-1, pools).topk(self.top, dim=-1).indices
-        one = (drawn[..., which:] * self.top).long().clamp_max_(self.top - 1).unsqueeze(-1)
-        return pool.unflatten(-1, pools).gather(-1, place.gather(-1, one)).squeeze(-1)
+            return best(scores, batch.n)
+        place = scores.unflatten(-1, (batch.n, self.candidates)).topk(self.top, dim=-1).indices
+        drawn = batch.uniforms[..., batch.n * self.candidates :]
+        one = (drawn * self.top).long().clamp_max_(self.top - 1).unsqueeze(-1)
+        first = torch.arange(batch.n, device=self.device) * self.candidates
+        return first + place.gather(-1, one).squeeze(-1)

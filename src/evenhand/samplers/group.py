@@ -16,7 +16,7 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import hot_items
-from evenhand.samplers.base import Batch, BoundSampler, Sampler
+from evenhand.samplers.base import Batch, Looked, LookingSampler, Sampler
 from evenhand.samplers.unobserved import UnobservedDistribution, scaled
 from evenhand.utils.errors import InputError
 
@@ -68,7 +68,7 @@ def _group_shares(sampler: GroupSampler, groups: np.ndarray, train: Interactions
     return distribution / distribution.sum()
 
 
-class GroupBound(BoundSampler):
+class GroupBound(LookingSampler):
     """Items are put in the order of their groups, so that a group is one stretch of the unobserved mass."""
 
     def __init__(
@@ -106,11 +106,14 @@ class GroupBound(BoundSampler):
     def width(self, n: int) -> int:
         return 2 * n
 
-    def choose(self, batch: Batch) -> Tensor:
-        which, where = batch.uniforms.split(batch.n, dim=-1)
-        owner = batch.users.unsqueeze(-1).expand(which.shape)
-        steps = self.choice[batch.users]
+    def look(self, users: Tensor, uniforms: Tensor, n: int, shared: Tensor) -> Tensor:
+        which, where = uniforms.split(n, dim=-1)
+        owner = users.unsqueeze(-1).expand(which.shape)
+        steps = self.choice[users]
         point = which * (1 - 2**-52) * steps[..., -1:]  # stays below the sum when rounded
         group = (steps.unsqueeze(-2) <= point.unsqueeze(-1)).sum(-1)
         place = self.begin[owner, group] + scaled(where, self.left[owner, group])
         return self.item_at[self.distribution.at(owner, place)]
+
+    def pick(self, batch: Batch, looked: Looked) -> Tensor:
+        return torch.arange(batch.n, device=self.device).expand(looked.items.shape)

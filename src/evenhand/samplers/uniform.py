@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
-from evenhand.samplers.base import Batch, BoundSampler, Sampler
+from evenhand.samplers.base import Batch, Looked, LookingSampler, Sampler
 from evenhand.samplers.unobserved import UnobservedDistribution
 
 
@@ -24,7 +24,7 @@ class UniformSampler(Sampler):
         return StaticBound(UnobservedDistribution(train, None, device), train, device, len(replicas))
 
 
-class StaticBound(BoundSampler):
+class StaticBound(LookingSampler):
     """Draws from a fixed distribution, whatever the model thinks."""
 
     def __init__(
@@ -40,8 +40,11 @@ class StaticBound(BoundSampler):
     def width(self, n: int) -> int:
         return n
 
-    def choose(self, batch: Batch) -> Tensor:
-        return self.distribution.draw(batch.users, batch.uniforms)
+    def look(self, users: Tensor, uniforms: Tensor, n: int, shared: Tensor) -> Tensor:
+        return self.distribution.draw(users, uniforms)
+
+    def pick(self, batch: Batch, looked: Looked) -> Tensor:
+        return torch.arange(batch.n, device=self.device).expand(looked.items.shape)
 
     def draw_shared(self, uniforms: Tensor) -> Tensor:
         return self.distribution.draw_any(uniforms)

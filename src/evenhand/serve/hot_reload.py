@@ -19,7 +19,7 @@ Signature = tuple[tuple[int, int, int, int] | None, ...]
 
 
 class HotModel:
-    """Looks at the folder's files every so many seconds and loads in a thread of its own what has changed.
+    """Looks at the folder's files every few seconds and loads in a thread of its own what has changed.
 
     Requests take `current` once and keep it to their end; the older model is let go of with the last of them.
     """

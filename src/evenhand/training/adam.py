@@ -16,9 +16,9 @@ from torch.optim.adam import adam
 class Adam:
     """Adam with the usual β = (0.9, 0.999) and ε = 1e-8; each replica has its own rate and decay.
 
-    Dense, every row moves at every step. Lazy, a row moves only where a batch touched it: mean, square and
+    Dense, every row moves at every step. Lazy, a row moves only with a batch that holds it: mean, square and
     decay of the others stay as they are, and each row's bias is corrected by its own count of moves. Where
-    every row is touched at every step the two are the same.
+    every row is in every batch the two are the same.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], decay: Sequence[float], *, lazy: bool = False) -> None:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from evenhand.training.early_stopping import EarlyStopping
 from evenhand.training.state import TrainState, under
-from evenhand.utils.atomic import write_whole
+from evenhand.utils.atomic import write_atomically
 from evenhand.utils.errors import DivergedError, InputError, RunError, StoppedError
 from evenhand.utils.text import count
 
@@ -72,7 +72,7 @@ class Checkpoints:
         return history, seconds
 
     def stopped(self, epochs: int) -> StoppedError:
-        """What to tell somebody who stopped the training after so many epochs."""
+        """The message for somebody who stopped the training."""
         how = "go on with --resume" if self.strict else "run the same command again to go on"
         rest = f"everything is saved: {how}" if self.folder else "nothing was saved"
         return StoppedError(f"stopped after {count(epochs, 'epoch')}", rest)
@@ -111,7 +111,7 @@ class Checkpoints:
         target = self.folder / f"{number:08d}-{hashlib.sha256(content).hexdigest()}.safetensors"
         with self._writing():
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_whole(target, content)
+            write_atomically(target, content)
             self._tidy()
         self._last = time.monotonic()
         self._cost = self._last - began

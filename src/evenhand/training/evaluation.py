@@ -89,7 +89,7 @@ class Evaluator:
 
 
 def sampled(users: np.ndarray, sample: int | None) -> np.ndarray:
-    """So many of the users, ascending; None: all."""
+    """`sample` of the users, ascending; None: all."""
     if sample is None or sample >= len(users):
         return users
     # Sorting raw bits keeps the sample the same across numpy versions.

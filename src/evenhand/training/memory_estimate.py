@@ -128,7 +128,7 @@ class Work:
 
     def _gradients(self, rows: int, tables: int) -> int:
         moved = 3 * self.settings.batch * self.seeds * self.encoder.dim
-        if self.ranks:  # and their sums in whole numbers
+        if self.engine.startswith("sharded"):  # and their sums in whole numbers
             return moved * (_FLOAT + _LONG) + rows * _FLOAT
         if self.engine in ("numba", "rows"):
             return moved * _FLOAT + rows * _FLOAT

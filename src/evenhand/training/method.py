@@ -116,6 +116,25 @@ class Conditions:
         return tuple(one[k].mean("ndcg") for one in scored)
 
 
+@dataclass(frozen=True)
+class RunOptions:
+    """How a fit reports its progress and survives an interruption."""
+
+    on_epoch: OnEpoch | None = None
+    """Called after each epoch or step."""
+    checkpoints: Path | None = None
+    """A folder for what is finished; a refit and an update go on where the same work was interrupted."""
+    resume: Resume = False
+    """Whether a fit goes on from the newest checkpoint there."""
+
+    def within(self, name: str) -> RunOptions:
+        """The same with a folder inside that one."""
+        return replace(self, checkpoints=self.checkpoints and self.checkpoints / name)
+
+
+PLAIN = RunOptions()
+
+
 @dataclass(frozen=True, eq=False)
 class Fit:
     """A fitted method: the model, with what a comparison needs beside it."""
@@ -204,13 +223,13 @@ class Method(ABC):
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Parameters that its text speaks of, which a search leaves alone."""
+        """Parameters named in its text; a search leaves them alone."""
         if self.asked is not None:
             return tuple(text.partition("=")[0] for text in self.asked.split(":")[1:])
         own = (part for kind, part in self.components().items() if kind in _OWN)
         return tuple(f.name for part in own for f in own_fields(part) if getattr(part, f.name) != default_of(f))
 
-    def is_whole(self, name: str) -> bool:
+    def is_integer(self, name: str) -> bool:
         """Whether a parameter counts something."""
         types = {f.name: str(f.type) for part in self.components().values() for f in own_fields(part)}
         return types[name].startswith("int")
@@ -284,48 +303,19 @@ class Method(ABC):
     ) -> Fit:
         """Fit to train, choose on validation, look at test once (or, in the paper's protocol, each epoch)."""
         conditions = Conditions.of(split, seeds, protocol, k, hot, device)
-        return self.fit_under(conditions, on_epoch=on_epoch, checkpoints=checkpoints, resume=resume)
+        return self.fit_under(conditions, RunOptions(on_epoch, checkpoints, resume))
 
     @abstractmethod
-    def fit_under(
-        self,
-        conditions: Conditions,
-        *,
-        on_epoch: OnEpoch | None = None,
-        checkpoints: Path | None = None,
-        resume: Resume = False,
-    ) -> Fit:
-        """The same under conditions that several methods share.
-
-        With a folder for `checkpoints`, `resume` goes on from the newest one there. `on_epoch` is called after each
-        epoch or step.
-        """
+    def fit_under(self, conditions: Conditions, run: RunOptions = PLAIN) -> Fit:
+        """The same under conditions that several methods share."""
 
     @abstractmethod
-    def refit(
-        self,
-        fit: Fit,
-        split: Split,
-        *,
-        device: str = "auto",
-        on_epoch: OnEpoch | None = None,
-        checkpoints: Path | None = None,
-    ) -> Model:
-        """A model for production: fitted to every part, as `fit` found it best, with the seed that recommends.
+    def refit(self, fit: Fit, split: Split, *, device: str = "auto", run: RunOptions = PLAIN) -> Model:
+        """A model for production: fitted to every part, as `fit` found it best, with the seed that recommends."""
 
-        With a folder for `checkpoints` it goes on where the same refit was interrupted.
-        """
-
-    def for_production(
-        self,
-        fit: Fit,
-        conditions: Conditions,
-        on_epoch: OnEpoch | None = None,
-        checkpoints: Path | None = None,
-    ) -> Fit:
+    def for_production(self, fit: Fit, conditions: Conditions, run: RunOptions = PLAIN) -> Fit:
         """The same fitted to everything; a test part that was given stays out, and is measured with that model."""
-        own = None if checkpoints is None else checkpoints / "refit"
-        model = self.refit(fit, conditions.split, device=str(conditions.device), on_epoch=on_epoch, checkpoints=own)
+        model = self.refit(fit, conditions.split, device=str(conditions.device), run=run.within("refit"))
         if conditions.split.how != "given" or not len(conditions.split.test):
             return replace(fit, model=model.having(metrics=fit.model.metrics))
         results = conditions.measured_model(model)
@@ -333,19 +323,10 @@ class Method(ABC):
 
     @abstractmethod
     def update(
-        self,
-        model: Model,
-        new: Interactions,
-        *,
-        epochs: int | None = None,
-        device: str = "auto",
-        on_epoch: OnEpoch | None = None,
-        checkpoints: Path | None = None,
-    ) -> Fit:
-        """The method's `model`, made of what it knew and of `new`; new users and items join.
-
-        With a folder for `checkpoints` it goes on where the same update was interrupted.
-        """
+        self, model: Model, new: Interactions, *, epochs: int | None = None, device: str = "auto",
+        run: RunOptions = PLAIN,
+    ) -> Fit:  # fmt: skip
+        """The method's `model`, made of what it knew and of `new`; new users and items join."""
 
     def work(self, train: Interactions) -> float:
         """Seconds of one core that a fit in closed form takes, roughly; measured at 800,000 pairs × 41,000 items."""
@@ -370,25 +351,16 @@ class Method(ABC):
         """Whether all replicas of a run train equally long, so that none waits for another."""
         return False
 
-    def fit_together(
-        self,
-        methods: Sequence[Self],
-        conditions: Conditions,
-        *,
-        on_epoch: OnEpoch | None = None,
-        checkpoints: Path | None = None,
-        resume: Resume = False,
-    ) -> list[Fit]:
+    def fit_together(self, methods: Sequence[Self], conditions: Conditions, run: RunOptions = PLAIN) -> list[Fit]:
         """Fit methods of one shape, of which this is the first, with all seeds each; each as if it were alone."""
         (only,) = methods
-        return [only.fit_under(conditions, on_epoch=on_epoch, checkpoints=checkpoints, resume=resume)]
+        return [only.fit_under(conditions, run)]
 
 
-def refitted_fit(method: Method, fit: Fit, conditions: Conditions, checkpoints: Path | None = None) -> Fit:
+def refitted_fit(method: Method, fit: Fit, conditions: Conditions, run: RunOptions = PLAIN) -> Fit:
     """The fit with every seed's model fitted again to train + validation as was found best, and evaluated on test.
 
-    Validation values and chosen epochs stay those of the choice. With a folder for `checkpoints` it goes on where the
-    same was interrupted.
+    Validation values and chosen epochs stay those of the choice.
     """
     split, began = conditions.split, time.perf_counter()
     nothing = split.test.take(np.zeros(len(split.test), dtype=bool))
@@ -398,8 +370,8 @@ def refitted_fit(method: Method, fit: Fit, conditions: Conditions, checkpoints: 
     for place, seed in enumerate(seeds):
         # The model of this seed stands for the one that would recommend.
         one = fit.per_seed[place].having(seeds=(seed,)) if fit.per_seed else fit.model.having(best=place)
-        own = None if checkpoints is None else checkpoints / f"refit-{seed}"
-        models.append(method.refit(replace(fit, model=one), known, device=str(conditions.device), checkpoints=own))
+        own = RunOptions(checkpoints=run.within(f"refit-{seed}").checkpoints)
+        models.append(method.refit(replace(fit, model=one), known, device=str(conditions.device), run=own))
     results = conditions.measured([one.scorer(one.best) for one in models])
     best = 0 if fit.validation is None else int(np.argmax(fit.validation))
     info = {"split": f"{split.description}; refitted on train and validation"}

@@ -29,7 +29,7 @@ from evenhand.training.checkpoints import Checkpoints
 from evenhand.training.early_stopping import STOPPING_K, evaluator_of, protocol_of
 from evenhand.training.evaluation import users_within_reach
 from evenhand.training.memory_estimate import check_fits, memory_errors_explained, over_ranks, work_of
-from evenhand.training.method import Fit, metrics_json, seed_numbers
+from evenhand.training.method import PLAIN, Fit, RunOptions, metrics_json, seed_numbers
 from evenhand.training.settings import ProtocolName, Resume, Settings, exact_repeats, resolve_device
 from evenhand.training.spread_checkpoints import SpreadCheckpoints
 from evenhand.training.trainer import Trainer, too_high
@@ -119,7 +119,7 @@ def train(
         "versions": {"evenhand": evenhand.__version__, "torch": str(torch.__version__)},
     }
     if ranks:
-        identity["engine"] = trainer.engine.name
+        identity["engine"] = "sharded"
     kind = SpreadCheckpoints if ranks else Checkpoints
     saved = kind(checkpoints, identity, strict=resume != "matching")
     with exact_repeats(common.deterministic), memory_errors_explained():
@@ -192,13 +192,9 @@ def refitted(
     *,
     objective: Objective = _BPR,
     device: str = "auto",
-    on_epoch: OnEpoch | None = None,
-    checkpoints: Path | None = None,
+    run: RunOptions = PLAIN,
 ) -> Model:
-    """A model for production: trained on every part, for as many epochs as were best on average.
-
-    With a folder for `checkpoints` it goes on where the same refit was interrupted.
-    """
+    """A model for production: trained on every part, for as many epochs as were best on average."""
     everything: Any = split.everything
     said = f"{split.description}; refitted on all parts", split.notes
     mine = everything.mine if isinstance(everything, SpreadLog) else everything
@@ -208,8 +204,8 @@ def refitted(
     best = fitted.model.seeds[fitted.model.best]
     label = fitted.model.info["method"]
     return train(
-        whole, encoder, sampler, [best], settings, objective=objective, label=label, device=device, on_epoch=on_epoch,
-        checkpoints=checkpoints, resume="matching",
+        whole, encoder, sampler, [best], settings, objective=objective, label=label, device=device,
+        on_epoch=run.on_epoch, checkpoints=run.checkpoints, resume="matching",
     ).model  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from evenhand.encoders import Encoder, LightGCN
 from evenhand.objectives.base import Objective
 from evenhand.samplers.base import check_drawn
 from evenhand.utils.errors import InputError, unknown
+from evenhand.utils.world import World
 
 ProtocolName = Literal["honest", "paper"]
 Resume = bool | Literal["matching"]
@@ -69,13 +70,13 @@ class Settings:
     sampler_scores: SamplerScores = "propagated"
     """What a score-based sampler looks at in LightGCN: the model's vectors, or the raw tables below them."""
     updates: Updates = "auto"
-    """Adam on every row at every step (dense), or on rows a batch touched, each by its own clock (sparse).
+    """Adam on every row at every step (dense), or on the rows of a batch, each by its own clock (sparse).
 
     "auto" is dense up to 100,000 users and items together, in the paper's protocol and in LightGCN, whose
     every vector depends on every row.
     """
     eval_users: int | None = None
-    """Evaluate each epoch on so many users, drawn once and the same for every run.
+    """Evaluate each epoch on this number of users, drawn once and the same for every run.
 
     None takes all of them, or 20,000 where there are more. Test is looked at with all users in any case.
     """
@@ -84,7 +85,8 @@ class Settings:
     engine: EngineName = "auto"
     """The fastest engine that can do the work, or the plain one in torch, which the others agree with.
 
-    Over several processes it is always the sharded one; asked for in one, it gives the bits that they would give.
+    Over several processes it is always the sharded one; asked for in one, it gives the bits that they would give. One
+    process that `torchrun` starts takes it too, but on a GPU only where it is asked for: all rows are there.
     """
 
     def __post_init__(self) -> None:
@@ -166,21 +168,24 @@ def usual_decay(encoder: Encoder, updates: Updates, train: Interactions | None) 
 
 
 def is_sparse(updates: Updates, encoder: Encoder, rows: int) -> bool:
-    """Whether only the rows move that a batch touched."""
+    """Whether only the rows of a batch move."""
     if updates != "auto":
         return updates == "sparse"
     return not isinstance(encoder, LightGCN) and rows > DENSE_UP_TO
 
 
 def resolve_device(name: str) -> torch.device:
-    """`auto` takes a GPU where there is one; asking for one that is not there is an error."""
+    """`auto` takes a GPU where every process has one; asking for one that is not there is an error."""
+    world = World.current()
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device("cuda" if torch.cuda.is_available() and (world.size == 1 or world.has_gpus) else "cpu")
     kind, _, number = name.partition(":")
     if kind not in ("cpu", "cuda") or (number and (kind == "cpu" or not number.isdecimal())):
         raise unknown("device", name, ("auto", "cpu", "cuda", "cuda:1"))
     if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
         raise InputError(f"no CUDA device '{name}' is available here; use --device cpu or --device auto.")
+    if number and world.size > 1:
+        raise InputError(f"over several processes each takes a GPU of its own; say --device cuda, not {name}.")
     return torch.device(name)
 
 

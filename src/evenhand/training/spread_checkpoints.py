@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from evenhand.training.checkpoints import Checkpoints, content_of, fitting
-from evenhand.utils.atomic import write_whole
+from evenhand.utils.atomic import write_atomically
 from evenhand.utils.errors import InputError
 from evenhand.utils.world import Blocks, World
 
@@ -48,13 +48,13 @@ class SpreadCheckpoints(Checkpoints):
         name = f"{number:08d}-part-{world.rank:05d}-{digest}.safetensors"
         with world.together(), self._writing():
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_whole(self.folder / name, content)
+            write_atomically(self.folder / name, content)
         parts = world.gathered({"file": name, "bytes": len(content), "sha256": digest})
         with world.together(), self._writing():
             if world.speaks:
                 document = {"format": PARTS_FORMAT, "identity": self.identity, "facts": facts, "parts": parts}
                 manifest = json.dumps(document).encode()
-                write_whole(self.folder / f"{number:08d}-{hashlib.sha256(manifest).hexdigest()}.json", manifest)
+                write_atomically(self.folder / f"{number:08d}-{hashlib.sha256(manifest).hexdigest()}.json", manifest)
                 self._tidy()
         self._last = time.monotonic()
         self._cost = self._last - began
@@ -64,7 +64,7 @@ class SpreadCheckpoints(Checkpoints):
         self._damaged = []
         for path in reversed(self.world.share([p.name for _, p in self._manifests()])):
             document = self._manifest(self.folder / path)
-            if document is None or not self._whole_parts(document["parts"]):
+            if document is None or not self._complete(document["parts"]):
                 self._damaged.append(self.folder / path)
                 continue
             with fitting(self.folder):
@@ -102,7 +102,7 @@ class SpreadCheckpoints(Checkpoints):
         found: dict[str, Any] | None = self.world.share(document)
         return found
 
-    def _whole_parts(self, parts: list[dict[str, Any]]) -> bool:
+    def _complete(self, parts: list[dict[str, Any]]) -> bool:
         """Whether every part is there as it was written; the ranks look at some of them each."""
         assert self.folder is not None
         mine = parts[self.world.rank :: self.world.size]

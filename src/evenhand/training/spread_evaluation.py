@@ -8,7 +8,7 @@ Products are taken in blocks of one shape, so that a score does not depend on ho
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -83,18 +83,7 @@ class SpreadEvaluator:
         )
         scored = score_sheet(np.concatenate(lists), sheet, self.ks)
         order = np.argsort(np.concatenate(exchange_arrays(world, [mine] * world.size)))
-        return {k: self._gathered(one, order) for k, one in scored.items()}
-
-    def _gathered(self, one: UserMetrics, order: np.ndarray) -> UserMetrics:
-        """The metrics of all ranks' users, in the order of the users; what counts items is added up."""
-        world, found = self.truth.world, {}
-        for name, array in one.arrays().items():
-            if name in one.items:
-                found[name] = total(world, array)
-            else:
-                found[name] = np.concatenate(exchange_arrays(world, [array] * world.size))[order]
-        found["users"] = self.users
-        return UserMetrics.from_arrays(one.k, found)
+        return {k: replace(one.gathered(world, order), users=self.users) for k, one in scored.items()}
 
     @cached_property
     def _known(self) -> tuple[np.ndarray, np.ndarray]:
@@ -121,9 +110,10 @@ class SpreadEvaluator:
     def _lists(self, block: _Block, users: Tensor, items: Tensor, k: int) -> np.ndarray:
         """int64 [this rank's users of the block, k]: their best items."""
         world = self.truth.world
-        came = torch.cat(world.exchange([users[torch.from_numpy(self.truth.users.local(block.mine))]] * world.size))
-        vectors = torch.zeros(-(-len(block.users) // _ROWS) * _ROWS, users.shape[1])
-        vectors[torch.from_numpy(np.argsort(block.owner, kind="stable"))] = came
+        mine = users[torch.from_numpy(self.truth.users.local(block.mine)).to(users.device)]
+        came = torch.cat(world.exchange([mine] * world.size))
+        vectors = came.new_zeros(-(-len(block.users) // _ROWS) * _ROWS, users.shape[1])
+        vectors[torch.from_numpy(np.argsort(block.owner, kind="stable")).to(came.device)] = came
         found = [
             self._best(block.first + row, vectors[row : row + _ROWS], items, k) for row in range(0, len(vectors), _ROWS)
         ]
@@ -143,14 +133,14 @@ class SpreadEvaluator:
         scores, found = [], []
         for begin in range(0, max(len(items), 1), _WIDEST):
             some = items[begin : begin + _WIDEST]
-            columns = torch.zeros(-(-len(some) // _COLUMNS) * _COLUMNS, items.shape[1])
+            columns = items.new_zeros(-(-len(some) // _COLUMNS) * _COLUMNS, items.shape[1])
             columns[: len(some)] = some
             score = torch.cat([vectors @ part.T for part in columns.split(_COLUMNS)], dim=1)[:, : len(some)]
             inside = (known[here] >= begin) & (known[here] < begin + len(some))
             score[whose[here][inside] - first, known[here][inside] - begin] = -torch.inf
             items_of, values = top_of(score.nan_to_num_(-torch.inf), min(k, len(some)))
-            scores.append(values.numpy())
-            found.append(names[begin : begin + len(some)][items_of.numpy()])
+            scores.append(values.cpu().numpy())
+            found.append(names[begin : begin + len(some)][items_of.cpu().numpy()])
         return _merged(scores, found, k)
 
 

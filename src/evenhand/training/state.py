@@ -53,7 +53,8 @@ class TrainState:
             held_out = spread(held_out, self.world)
         self.train = mine = _mine(train if log is None else log)
         self.held_out = None if held_out is None else _mine(held_out)
-        self.samplers = _bind(samplers, mine, device)
+        together = device.type == "cuda" and not self.work.engine.startswith("sharded")
+        self.samplers = [bind(samplers, mine, device)] if together else _bind(samplers, mine, device)
         self.shares = objective.shares_negatives
         """Whether all positives of a batch have the same negatives."""
         if self.shares:
@@ -177,13 +178,11 @@ def _updates_lazily(settings: Settings, encoder: Encoder, model: Tables) -> bool
 
 
 def _bind(samplers: Sequence[Sampler], train: Interactions, device: torch.device) -> list[BoundSampler]:
-    """One bound sampler for all replicas on a GPU, one for each on a CPU, shared by equals.
+    """One bound sampler for each replica, shared by equals.
 
     On a CPU torch rounds the tail of an array otherwise than its body. Choices and losses are therefore
     computed one replica at a time: taken at once, its last digits would depend on how many there are.
     """
-    if device.type == "cuda":
-        return [bind(samplers, train, device)]
     check_together(samplers)
     made: dict[Sampler, BoundSampler] = {}
     bound = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,15 +19,14 @@ from evenhand.samplers import Sampler
 from evenhand.samplers.auc import dkw_bound
 from evenhand.training.early_stopping import STOPPING_K
 from evenhand.training.memory_estimate import Work, work_of
-from evenhand.training.method import Conditions, Fit, Method, metrics_json
+from evenhand.training.method import PLAIN, Conditions, Fit, Method, RunOptions, metrics_json
 from evenhand.training.run import refitted, train
-from evenhand.training.settings import Resume, Settings
+from evenhand.training.settings import Settings
 from evenhand.training.update import updated
 from evenhand.training.wire_estimate import FEWEST, wire_of
 from evenhand.utils.description import described, from_description
 from evenhand.utils.errors import InputError
 from evenhand.utils.memory import available_bytes, gigabytes
-from evenhand.utils.progress import OnEpoch
 from evenhand.utils.world import World
 
 _CONFIDENCE = 0.95
@@ -133,46 +131,25 @@ class Trained(Method):
 
     # ---- fitting
 
-    def fit_under(
-        self,
-        conditions: Conditions,
-        *,
-        on_epoch: OnEpoch | None = None,
-        checkpoints: Path | None = None,
-        resume: Resume = False,
-    ) -> Fit:
+    def fit_under(self, conditions: Conditions, run: RunOptions = PLAIN) -> Fit:
         """What was left open is settled with the first seed; the others then have what did best."""
         forms = self.forms(conditions)
         if len(forms) == 1:
-            (only,) = forms[0].fit_together(
-                forms, conditions, on_epoch=on_epoch, checkpoints=checkpoints, resume=resume
-            )
-            return only
+            return forms[0].fit_together(forms, conditions, run)[0]
         first = replace(conditions, seeds=conditions.seeds[:1])
         room = World.current().agree(self.room_for(first))  # other processes may have more memory left, or less
         alike = len({one.shape() for one in forms}) == 1 and room >= len(forms)
         tried: list[Fit] = []
         for place, group in enumerate([forms] if alike else [[one] for one in forms]):
-            folder = checkpoints / f"form-{place}" if checkpoints else None
-            tried += group[0].fit_together(group, first, on_epoch=on_epoch, checkpoints=folder, resume=resume)
+            tried += group[0].fit_together(group, first, run.within(f"form-{place}"))
         values = [one.validation[0] if one.validation else -np.inf for one in tried]
         chosen, fit = forms[int(np.argmax(values))], tried[int(np.argmax(values))]
         if len(conditions.seeds) > 1:
-            (fit,) = chosen.fit_together(
-                [chosen], conditions, on_epoch=on_epoch, checkpoints=checkpoints, resume=resume
-            )
+            (fit,) = chosen.fit_together([chosen], conditions, run)
         seconds = fit.seconds + sum(one.seconds for one in (tried[:1] if alike else tried))
         return replace(fit, seconds=seconds, notes=(*fit.notes, _settled(self, forms, values, chosen)), again=chosen)
 
-    def fit_together(
-        self,
-        methods: Sequence[Self],
-        conditions: Conditions,
-        *,
-        on_epoch: OnEpoch | None = None,
-        checkpoints: Path | None = None,
-        resume: Resume = False,
-    ) -> list[Fit]:
+    def fit_together(self, methods: Sequence[Self], conditions: Conditions, run: RunOptions = PLAIN) -> list[Fit]:
         each = len(conditions.seeds)
         alone = len(methods) == 1
         whole = train(
@@ -187,39 +164,24 @@ class Trained(Method):
             device=str(conditions.device),
             ks=conditions.k,
             hot=conditions.hot,
-            on_epoch=on_epoch,
-            checkpoints=checkpoints,
-            resume=resume,
+            on_epoch=run.on_epoch,
+            checkpoints=run.checkpoints,
+            resume=run.resume,
         )
         if alone:
             return [whole]
         return [_part(whole, slice(n * each, (n + 1) * each), one) for n, one in enumerate(methods)]
 
-    def refit(
-        self,
-        fit: Fit,
-        split: Split,
-        *,
-        device: str = "auto",
-        on_epoch: OnEpoch | None = None,
-        checkpoints: Path | None = None,
-    ) -> Model:
+    def refit(self, fit: Fit, split: Split, *, device: str = "auto", run: RunOptions = PLAIN) -> Model:
         one = fit.again if isinstance(fit.again, Trained) else self
         return refitted(
-            fit, split, one.encoder, one.sampler, one.settings,
-            objective=one.objective, device=device, on_epoch=on_epoch, checkpoints=checkpoints,
-        )  # fmt: skip
+            fit, split, one.encoder, one.sampler, one.settings, objective=one.objective, device=device, run=run
+        )
 
     def update(
-        self,
-        model: Model,
-        new: Interactions,
-        *,
-        epochs: int | None = None,
-        device: str = "auto",
-        on_epoch: OnEpoch | None = None,
-        checkpoints: Path | None = None,
-    ) -> Fit:
+        self, model: Model, new: Interactions, *, epochs: int | None = None, device: str = "auto",
+        run: RunOptions = PLAIN,
+    ) -> Fit:  # fmt: skip
         if not isinstance(model, FactorModel):
             raise InputError("the model does not say how it was made, so it cannot be updated.")
         settings = replace(
@@ -231,7 +193,7 @@ class Trained(Method):
         )
         return updated(
             model, new, self.encoder, self.sampler, settings,
-            objective=self.objective, label=self.asked, device=device, on_epoch=on_epoch, checkpoints=checkpoints,
+            objective=self.objective, label=self.asked, device=device, run=run,
         )  # fmt: skip
 
     def explain(self, conditions: Conditions) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +16,10 @@ from evenhand.encoders import Encoder
 from evenhand.models.factors import FactorModel
 from evenhand.objectives import Objective
 from evenhand.samplers import GroupSampler, Sampler
-from evenhand.training.method import Fit
+from evenhand.training.method import PLAIN, Fit, RunOptions
 from evenhand.training.run import train
 from evenhand.training.settings import Settings
 from evenhand.utils.errors import InputError
-from evenhand.utils.progress import OnEpoch
 
 VALIDATION = 0.1
 """The share of new pairs on which the update is stopped."""
@@ -38,8 +36,7 @@ def updated(
     label: str | None = None,
     seed: int = 0,
     device: str = "auto",
-    on_epoch: OnEpoch | None = None,
-    checkpoints: Path | None = None,
+    run: RunOptions = PLAIN,
 ) -> Fit:
     """Train the model further, on what it knew and on `new`.
 
@@ -69,9 +66,9 @@ def updated(
         objective=objective,
         label=label,
         device=device,
-        on_epoch=on_epoch,
+        on_epoch=run.on_epoch,
         start=start,
-        checkpoints=checkpoints,
+        checkpoints=run.checkpoints,
         resume="matching",
     )
     return replace(fitted, notes=(*notes, *fitted.notes))

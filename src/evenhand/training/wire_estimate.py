@@ -36,10 +36,10 @@ def wire_of(work: Work, popularity: np.ndarray) -> Wire:
     share = popularity / max(1, popularity.sum())
     positive = own * share
     uniform, shared, known = _looked_at(work)
-    met = positive * (1 + known) + own * uniform / work.n_items
-    asked = _distinct(met + shared / work.n_items)
-    back = positive + (own / work.n_items if uniform else 0)  # positives, and the negatives that were chosen
-    once = float((back * np.exp(-back)).sum())
+    asked = _distinct(positive * (1 + known) + _drawn(own * uniform, work)[0] + shared / work.n_items)
+    chosen, once_chosen = _drawn(own if uniform else 0.0, work)
+    back = positive + chosen  # positives, and the negatives that were chosen
+    once = float((np.exp(-back) * (positive + once_chosen)).sum())
     several = _distinct(back) - once
     dim = work.encoder.dim
     sent = asked * (_INDEX + dim * _FLOAT) + once * (_INDEX + dim * _FLOAT)
@@ -58,6 +58,17 @@ def _looked_at(work: Work) -> tuple[float, float, float]:
     if isinstance(sampler, AUCSampler):
         return sampler.candidates + sampler.probes, work.draws or 0, sampler.probes
     return (sampler.candidates if isinstance(sampler, DynamicSampler) else 1), 0, 0
+
+
+def _drawn(n: float, work: Work) -> tuple[float, float]:
+    """Of n uniform draws: -log of the chance that an item is not among them, and that chance's ratio to once.
+
+    Of a pool, an item is drawn only where it has a place in it, and then as often as the places are drawn.
+    """
+    each, pool = n / work.n_items, getattr(work.sampler, "pool", None)
+    if not pool:
+        return each, each
+    return pool / work.n_items * -float(np.expm1(-n / pool)), each * float(np.exp(-n / pool))
 
 
 def _distinct(expected: np.ndarray) -> float:

@@ -40,7 +40,7 @@ def atomic_file(target: Path) -> Iterator[Path]:
             partial.unlink(missing_ok=True)
 
 
-def write_whole(target: Path, content: bytes) -> None:
+def write_atomically(target: Path, content: bytes) -> None:
     """Write so that the file is either there with all of its content or not there at all."""
     partial = target.with_name(target.name + ".partial")
     try:

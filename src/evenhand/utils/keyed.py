@@ -81,8 +81,16 @@ def hashes_at(base: Tensor, positions: Tensor) -> Tensor:
 
 def uniforms(base: Tensor, *shape: int) -> Tensor:
     """float64 [*base.shape, *shape] in [0, 1), with 53 random bits each."""
-    bits = (hashes(base, prod(shape)) >> 11) & (2**53 - 1)
-    return (bits.double() * 2.0**-53).reshape(*base.shape, *shape)
+    return _fractions(hashes(base, prod(shape))).reshape(*base.shape, *shape)
+
+
+def uniforms_at(base: Tensor, positions: Tensor) -> Tensor:
+    """float64, the numbers that `uniforms` has at these positions under keys that broadcast with them."""
+    return _fractions(hashes_at(base, positions))
+
+
+def _fractions(hashed: Tensor) -> Tensor:
+    return ((hashed >> 11) & (2**53 - 1)).double() * 2.0**-53
 
 
 def permutations(base: Tensor, n: int) -> Tensor:

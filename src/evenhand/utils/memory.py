@@ -25,20 +25,19 @@ def check_memory(needed: int, device: torch.device, what: str, instead: str) -> 
 
 
 def available_bytes(device: torch.device) -> int | None:
-    """What a process may still take: of the GPU, or of main memory within the limits of a container."""
+    """What a process may still take: of the GPU, or of main memory within the limits of a container and `ulimit -d`."""
     if device.type == "cuda":
         import torch
 
         return int(torch.cuda.mem_get_info(device)[0])
-    known = [size for size in (_from_meminfo(), _from_cgroup()) if size is not None]
+    known = [size for size in (_from_meminfo(), _from_cgroup(), _from_ulimit()) if size is not None]
     return min(known) if known else _from_sysconf()
 
 
 def peak_bytes() -> int:
     """The most main memory that this process has held so far."""
     try:  # the highest of this process alone; the other figure may be that of whoever started it
-        lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+        return _own("VmHWM")
     except (OSError, StopIteration):
         import resource
         import sys
@@ -80,6 +79,22 @@ def _from_cgroup() -> int | None:
         return None if limit.strip() == "max" else max(0, int(limit) - int(used))
     except (OSError, ValueError):
         return None
+
+
+def _from_ulimit() -> int | None:
+    try:
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_DATA)[0]
+        return None if limit == resource.RLIM_INFINITY else max(0, limit - _own("VmData"))
+    except (ImportError, AttributeError, OSError, StopIteration):
+        return None
+
+
+def _own(name: str) -> int:
+    """A figure of this process, in bytes, where the system has such a file."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
 
 
 def _from_sysconf() -> int | None:

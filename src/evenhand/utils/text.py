@@ -75,10 +75,10 @@ def count(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
-def whole_number(text: str) -> int | None:
+def parse_integer(text: str) -> int | None:
     """What a person typed as a whole number from 0 on; None where it is none, or beyond all use.
 
-    >>> whole_number("010"), whole_number("1.5"), whole_number("9" * 5000)
+    >>> parse_integer("010"), parse_integer("1.5"), parse_integer("9" * 5000)
     (10, None, None)
     """
     return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None

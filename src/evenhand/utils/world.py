@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from evenhand.utils import progress
 from evenhand.utils.errors import InputError, RunError
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 LARGEST = 256 * 2**20
@@ -104,15 +103,24 @@ class Counts:
 class World:
     """The processes that work together; `World.current()` is the one that this process joined."""
 
-    def __init__(self, rank: int = 0, size: int = 1, store: Any = None, device: torch.device | None = None) -> None:
+    sends_to_itself: ClassVar[bool] = False
+    """Let a world of one send all messages all the same, to itself: for measurements of the transport."""
+
+    def __init__(self, rank: int = 0, size: int = 1, store: Any = None) -> None:
         self.rank, self.size, self._store = rank, size, store
         self.joined = False
         """Whether a launcher started this process; it may be the only one."""
         self.sent = 0
         """Bytes sent to other ranks so far by `exchange` and `swap`."""
-        self._device = device
-        """The GPU of this rank, where every rank has one of its own: messages on it go by NCCL."""
         self._gpus: Any = None
+        """The NCCL group, by which messages on GPUs go; None unless every rank has one of its own."""
+        self.lone = size == 1
+        """Whether nothing needs to be sent."""
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether every process has a GPU of its own, the current one of torch."""
+        return self._gpus is not None
 
     @staticmethod
     def alone() -> World:
@@ -137,7 +145,7 @@ class World:
             raise InputError(
                 f"RANK, WORLD_SIZE and {TIMEOUT} in the environment must be numbers ({problem})."
             ) from problem
-        if size == 1:
+        if size == 1 and not World.sends_to_itself:
             world = World.alone()
             if "WORLD_SIZE" in os.environ:
                 world.joined, _current = True, world
@@ -160,11 +168,11 @@ class World:
             dist.init_process_group("gloo", store=group, rank=rank, world_size=size, timeout=patience)
         place = int(os.environ.get("LOCAL_RANK", rank))
         has_gpu = torch.cuda.is_available() and place < torch.cuda.device_count() and dist.is_nccl_available()
-        world = World(rank, size, store, torch.device("cuda", place) if has_gpu else None)
+        world = World(rank, size, store)
+        world.lone = False
         if int(world.total(torch.tensor(int(has_gpu)))) == size:
+            torch.cuda.set_device(place)
             world._gpus = dist.new_group(backend="nccl", timeout=patience)
-        else:
-            world._device = None
         world.joined, _current = True, world
         return world
 
@@ -172,7 +180,7 @@ class World:
 
     def counts(self, send: Sequence[int]) -> Counts:
         """What `swap` will bring, where each rank says how many rows it has for every rank."""
-        if self.size == 1:
+        if self.lone:
             return Counts(tuple(send), max(send))
         import torch
         import torch.distributed as dist
@@ -188,7 +196,7 @@ class World:
 
         `counts` are asked for where they are not known.
         """
-        if self.size == 1:
+        if self.lone:
             return rows
         import torch
         import torch.distributed as dist
@@ -218,7 +226,7 @@ class World:
 
     def exchange(self, parts: Sequence[Tensor]) -> list[Tensor]:
         """Send `parts[r]` to rank r; back comes what every rank had for this one. Of one dtype, of any lengths."""
-        if self.size == 1:
+        if self.lone:
             return list(parts)
         import torch
 
@@ -228,7 +236,7 @@ class World:
 
     def total(self, tensor: Tensor) -> Tensor:
         """The sum over ranks, of integers: their order would change a sum of fractions."""
-        if self.size == 1:
+        if self.lone:
             return tensor
         import torch.distributed as dist
 
@@ -241,7 +249,7 @@ class World:
 
     def agree(self, value: int) -> int:
         """The value of rank 0, everywhere."""
-        if self.size == 1:
+        if self.lone:
             return value
         import torch
         import torch.distributed as dist
@@ -253,7 +261,7 @@ class World:
 
     def share(self, document: Any) -> Any:
         """The JSON document of rank 0, everywhere; what the others give is left aside."""
-        if self.size == 1:
+        if self.lone:
             return document
         import torch
         import torch.distributed as dist
@@ -268,13 +276,13 @@ class World:
 
     def gathered(self, document: Any) -> list[Any]:
         """The JSON documents of all ranks, everywhere."""
-        if self.size == 1:
+        if self.lone:
             return [document]
         return [_document(packed) for packed in self.exchange([_bytes(document)] * self.size)]
 
     def barrier(self) -> None:
         """Wait until all have come here."""
-        self.agree(int(self.total(_one())) if self.size > 1 else 0)
+        self.agree(int(self.total(_one())) if not self.lone else 0)
 
     # ---- mistakes, and who speaks
 
@@ -285,7 +293,7 @@ class World:
         try:
             yield
         except (InputError, RunError) as found:
-            if self.size == 1:
+            if self.lone:
                 raise
             problem = found
         for said in self.gathered(None if problem is None else [isinstance(problem, InputError), str(problem)]):
@@ -308,7 +316,7 @@ class World:
 
     def _report(self, sentence: str) -> None:
         """Leave word, and hang up, so that those who wait for this rank look for it."""
-        if self.size == 1:
+        if self.lone:
             return
         import torch.distributed as dist
 
@@ -343,7 +351,7 @@ class World:
 
     def last_word(self) -> None:
         """Called when the reason for leaving has been printed: the others leave no sooner than rank 0 has said it."""
-        if self.size == 1:
+        if self.lone:
             return
         with suppress(RuntimeError):
             if not self.speaks:

@@ -42,6 +42,8 @@ SAMPLERS: list[Sampler] = [
     AUCSampler(alpha=0.6, beta=0.5, gamma=0.8, candidates=3, probes=1, ecdf=1),
     AUCSampler(alpha=1, beta=1, gamma=1, candidates=7, probes=4, ecdf="exact"),
     AUCSampler(alpha="auto", ecdf=16),
+    AUCSampler(ecdf=16, pool=20),
+    AUCSampler(pool=3),
 ]
 
 
@@ -213,7 +215,7 @@ def test_a_resumed_run_is_the_same_to_the_bit(sampler: Sampler, updates: Any) ->
 
 
 @pytest.mark.parametrize("engine", ["auto", "torch"])
-def test_where_every_row_is_touched_lazy_adam_is_adam(engine: Any) -> None:
+def test_where_every_row_is_in_the_batch_lazy_adam_is_adam(engine: Any) -> None:
     """Two items, and users who have one of them: a batch of all pairs touches all rows there are."""
     train = Interactions.from_pairs([0, 1, 2], [0, 1, 0], n_users=3, n_items=2)
     how = Settings(batch=3, weight_decay=0.01, lr=0.05, engine=engine)
@@ -237,7 +239,7 @@ def test_rows_that_no_batch_touches_stay_as_they_are(engine: Any) -> None:
     assert running.optimisers[0].clocks[0][0].tolist() == [3, 0, 0, 0]
 
 
-def test_large_tables_are_updated_sparsely_unless_told_otherwise() -> None:
+def test_large_tables_are_updated_sparsely_by_default() -> None:
     """Above the stated size, and only where vectors are rows."""
     pairs, half = np.arange(30), DENSE_UP_TO // 2
     small = Interactions.from_pairs(pairs, pairs, n_users=half, n_items=half)

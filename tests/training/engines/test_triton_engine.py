@@ -209,7 +209,7 @@ def test_sums_in_float32_agree_too() -> None:
     check(Setup("dns", log(9, 21, 0.15), batch=16, sparse=True), exact_sums=False)
 
 
-def test_steps_go_on_where_they_are_told_to() -> None:
+def test_steps_go_on_where_they_are_reported_to() -> None:
     """Two halves, or one whole; and back to the first step for the next epoch."""
     setup = Setup("rns", log(7, 9, 0.3), batch=4, replicas=1)
     whole, one = setup.fused()

@@ -26,7 +26,7 @@ TEXT_ENDINGS = {".csv": ",", ".tsv": "\t", ".dat": "::", ".data": "\t", ".inter"
 PARQUET_ENDINGS = (".parquet", ".pq")
 JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
 MOST_UNPACKED, MOST_TIMES = 1 << 28, 200
-"""A .gz file may grow to so many bytes, or to so many times its size; logs grow some ten times."""
+"""A .gz file may unpack to this number of bytes, or to this many times its size; logs grow some ten times."""
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 

@@ -80,7 +80,7 @@ def _keys(chunk: bytes) -> set[bytes]:
 
 
 def _may_be_deep(chunk: bytes) -> bool:
-    """Whether a line could have so many brackets; of lines that hold one object and no list none can."""
+    """Whether a line could be nested that deep; of lines that hold one object and no list none can."""
     return chunk.count(b"[") + chunk.count(b"{") - _objects(chunk) >= DEEPEST
 
 

@@ -126,9 +126,9 @@ def _parts(train: Any, validation: Any) -> tuple[dict[str, Interactions], list[s
         raise InputError("train is empty, so nothing is known of popularity.")
     if validation is None:
         return parts, list(parts["train"].notes)
-    parts, told = share_vocabulary(parts | {"validation": read(validation)})
+    parts, odd = share_vocabulary(parts | {"validation": read(validation)})
     known, truth = parts.values()
-    notes = [*known.notes, *truth.notes, *told]
+    notes = [*known.notes, *truth.notes, *odd]
     repeated = known.contains(truth.users, truth.items)
     if repeated.all():
         raise InputError("the validation part is empty, or holds only pairs of train.")

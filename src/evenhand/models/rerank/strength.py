@@ -89,7 +89,7 @@ def _trial(
     truth: Interactions,
     hot: np.ndarray,
 ) -> Trial:
-    judged = np.flatnonzero(truth.activity)
+    tested = np.flatnonzero(truth.activity)
     items = candidates.items[rows]
     items = np.where(rows < 0, NO_ITEM, np.where(items < 0, UNKNOWN_ITEM, items))
     per_seed = []
@@ -97,7 +97,7 @@ def _trial(
         mine = (candidates.seed_codes == seed) & (candidates.users >= 0)
         top = np.full((truth.n_users, k), NO_ITEM, dtype=np.int64)
         top[candidates.users[mine], : items.shape[1]] = items[mine]
-        per_seed.append(score_lists(top[judged], judged, truth, hot, (k,))[k])
+        per_seed.append(score_lists(top[tested], tested, truth, hot, (k,))[k])
     metrics = [field.name for field in fields(Trial) if field.name != "strength"]
     means = {name: float(np.mean([one.mean(name) for one in per_seed])) for name in metrics}
     return Trial(strength, **means)

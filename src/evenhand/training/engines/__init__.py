@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
@@ -19,6 +19,7 @@ from evenhand.samplers import AUCSampler, DynamicSampler, GroupSampler, Populari
 from evenhand.samplers.counting import compile_problem
 from evenhand.training.engines.base import Engine, Plan
 from evenhand.utils.errors import InputError
+from evenhand.utils.world import World
 
 if TYPE_CHECKING:
     from evenhand.training.memory_estimate import Work
@@ -58,12 +59,13 @@ def _known(sampler: Sampler) -> bool:
     return type(sampler) in _COMPILED and not (isinstance(sampler, DynamicSampler) and sampler.top > 1)
 
 
-def _sharded_serves(work: Work) -> bool:
-    return bool(work.ranks) and not work.objective.shares_negatives
+def _sharded(device: str, shared: bool) -> Callable[[Work], bool]:
+    """For work that is split among processes."""
 
+    def serves(work: Work) -> bool:
+        return work.ranks > 0 and work.device == device and work.objective.shares_negatives == shared
 
-def _sharded_softmax_serves(work: Work) -> bool:
-    return bool(work.ranks) and work.objective.shares_negatives
+    return serves
 
 
 def _numba_serves(work: Work) -> bool:
@@ -75,8 +77,9 @@ def _rows_serve(work: Work) -> bool:
 
 
 def _triton_serves(work: Work) -> bool:
-    stateless = not (isinstance(work.sampler, AUCSampler) and work.sampler.alpha == "auto")
-    return work.device == "cuda" and _plain(work) and _known(work.sampler) and stateless
+    sampler = work.sampler
+    other = isinstance(sampler, AUCSampler) and (sampler.alpha == "auto" or sampler.pool is not None)
+    return work.device == "cuda" and _plain(work) and _known(sampler) and not other
 
 
 def _graph_serves(work: Work) -> bool:
@@ -101,8 +104,10 @@ def _triton_works() -> bool:
 
 
 ENGINES = {
-    "sharded": Kind("sharded", "ShardedEngine", _sharded_serves),
-    "sharded-softmax": Kind("sharded_softmax", "ShardedSoftmaxEngine", _sharded_softmax_serves),
+    "sharded": Kind("sharded", "ShardedEngine", _sharded("cpu", False)),
+    "sharded-softmax": Kind("sharded_softmax", "ShardedSoftmaxEngine", _sharded("cpu", True)),
+    "sharded-torch": Kind("sharded_torch", "ShardedTorchEngine", _sharded("cuda", False)),
+    "sharded-torch-softmax": Kind("sharded_torch_softmax", "ShardedTorchSoftmaxEngine", _sharded("cuda", True)),
     "numba": Kind("numba_engine", "NumbaEngine", _numba_serves, _openmp_works),
     "rows": Kind("rows_engine", "RowsEngine", _rows_serve, _openmp_works),
     "triton": Kind("triton_engine", "TritonEngine", _triton_serves, _triton_works),
@@ -115,6 +120,8 @@ def engine_name(work: Work) -> str:
     """The engine that does this work: the first that serves it and works here, unless the settings name one."""
     if work.settings.engine != "auto" and not work.ranks:
         return work.settings.engine
+    if work.ranks == 1 and work.device == "cuda" and work.settings.engine == "auto":
+        work = replace(work, ranks=0)  # one GPU has all rows: nothing to send, and the same state to keep
     return next(name for name, kind in ENGINES.items() if kind.serves(work) and kind.works_here())
 
 
@@ -125,8 +132,8 @@ def check_served(work: Work) -> None:
     said = "over several processes"
     if type(work.encoder) is not MF:
         raise InputError(f"{said} every vector of this encoder would need the rows of all; add --encoder mf.")
-    if work.device != "cpu":
-        raise InputError(f"{said} training runs on CPUs; add --device cpu.")
+    if work.device == "cuda" and work.ranks > 1 and not World.current().has_gpus:
+        raise InputError(f"{said} each needs a GPU of its own; start as many as there are, or add --device cpu.")
     shared = type(work.objective) in _SHARED and type(work.sampler) in (UniformSampler, PopularitySampler)
     if not shared and not (_plain(work) and _known(work.sampler)):
         known = (

@@ -20,6 +20,7 @@ from evenhand.training.engines.draws import (
     free_item_by_weight,
     free_items,
     group_and_place,
+    pool_items,
     scaled,
     uniform,
 )
@@ -95,6 +96,8 @@ class Optimal(NamedTuple):
     """float32 [R, d, n]: vectors of the items that ranks rest on (all, or those drawn), side by side."""
     drawn: np.ndarray
     """int64 [R, draws]: which items were drawn."""
+    pool: np.ndarray
+    """int64 [R, pool]: the items that candidates and probes are drawn of, of which `drawn` are the first, or empty."""
     everything: np.ndarray
     """float32 [threads, BLOCK, n]: scores of a block's users with them."""
     vectors: np.ndarray
@@ -175,14 +178,14 @@ def choose_optimal(
         if tables.draws == 0:
             put_beside(tables.beside, items, task // n, task % n, task % n)
         else:
-            _share_sample(tables.beside, tables.drawn, items, task, shared[task, step])
+            _share_sample(tables.beside, tables.drawn, tables.pool, items, task, shared[task, step])
     blocks = (size + BLOCK - 1) // BLOCK
     for task in prange(replicas * blocks):
         _choose_block(
             task // blocks, (task % blocks) * BLOCK, get_thread_id(), size, begin, order, of, users, items,
             negatives, own[task // blocks, step], tables.indptr, tables.items, tables.mass, tables.candidates,
             tables.probes, tables.draws, tables.alpha, tables.gamma, tables.prior, tables.beside, tables.drawn,
-            tables.everything, tables.vectors, tables.seen, tables.base, tables.grown, tables.won,
+            tables.everything, tables.vectors, tables.seen, tables.base, tables.grown, tables.won, tables.pool,
         )  # fmt: skip
     _follow(tables.alpha, tables.auto, tables.won, size, tables.probes)
 
@@ -199,8 +202,10 @@ def _follow(alpha: Any, auto: Any, won: Any, size: Any, probes: Any) -> None:
 
 
 @compiled(error_model="numpy")
-def _share_sample(beside: Any, drawn: Any, items: Any, r: Any, key: Any) -> None:
-    """The uniform draws that the ranks of a batch rest on."""
+def _share_sample(beside: Any, drawn: Any, pool: Any, items: Any, r: Any, key: Any) -> None:
+    """The uniform draws that a batch shares: its pool, and those that ranks rest on."""
+    for j in range(pool.shape[1]):
+        pool[r, j] = scaled(uniform(key, j), items.shape[1])
     for j in range(drawn.shape[1]):
         drawn[r, j] = scaled(uniform(key, j), items.shape[1])
         put_beside(beside, items, r, drawn[r, j], j)
@@ -211,7 +216,7 @@ def _choose_block(
     r: Any, first: Any, at: Any, size: Any, begin: Any, order: Any, of: Any, users: Any, items: Any,
     negatives: Any, key: Any, indptr: Any, own_items: Any, mass: Any, m: Any, p: Any, draws: Any, alpha: Any,
     gamma: Any, prior: Any, beside: Any, drawn: Any, everything: Any, vectors: Any, seen: Any, base: Any,
-    grown: Any, won: Any,
+    grown: Any, won: Any, pool: Any,
 ) -> None:  # fmt: skip
     """The negatives of a block of positives of replica r, in the working space of thread `at`."""
     width = m + 2 * p
@@ -220,7 +225,7 @@ def _choose_block(
         user = of[order[r, begin + b]]
         for k in range(users.shape[2]):
             vectors[at, lane, k] = users[r, user, k]
-        look_at(indptr, own_items, mass[user], m, p, user, key, b * width, seen, base, at, lane)
+        look_at(indptr, own_items, mass[user], m, p, user, key, b * width, pool, r, seen, base, at, lane)
         if draws:
             for j in range(m):
                 fetch(prior, r, seen[at, lane, j], 0)
@@ -267,11 +272,14 @@ def put_beside(beside: Any, items: Any, r: Any, item: Any, j: Any) -> None:
 
 @compiled(error_model="numpy", forceinline=True)
 def look_at(
-    indptr: Any, items: Any, mass: Any, m: Any, p: Any, user: Any, key: Any, first: Any, seen: Any,
-    base: Any, at: Any, lane: Any,
+    indptr: Any, items: Any, mass: Any, m: Any, p: Any, user: Any, key: Any, first: Any, pool: Any, r: Any,
+    seen: Any, base: Any, at: Any, lane: Any,
 ) -> None:  # fmt: skip
     """Draw what AUC-NS looks at: candidates, negative probes, positive probes."""
-    free_items(indptr, items, user, mass, key, first, m + p, seen, base, at, lane)
+    if pool.shape[1]:
+        pool_items(indptr, items, user, mass, key, first, m + p, pool, r, seen, at, lane)
+    else:
+        free_items(indptr, items, user, mass, key, first, m + p, seen, base, at, lane)
     start = indptr[user]
     size = indptr[user + 1] - start
     for j in range(m + p, m + 2 * p):

@@ -14,6 +14,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from evenhand.samplers.auc import POOL_TRIES
 from evenhand.utils.compiled import compiled
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -103,6 +104,38 @@ def free_items(
 
 
 @compiled(error_model="numpy")
+def holds(indptr: Any, items: Any, user: Any, item: Any) -> Any:
+    """Whether the user's row has this item."""
+    low, end = indptr[user], indptr[user + 1]
+    high = end
+    while low < high:
+        middle = (low + high) >> 1
+        if items[middle] < item:
+            low = middle + 1
+        else:
+            high = middle
+    return low < end and items[low] == item
+
+
+@compiled(error_model="numpy")
+def pool_items(
+    indptr: Any, items: Any, user: Any, mass: Any, key: Any, first: Any, n: Any, pool: Any, r: Any, found: Any,
+    at: Any, lane: Any,
+) -> None:  # fmt: skip
+    """n draws for one user among the items of a pool [R, size], into found[at, lane]; of any item if all are own."""
+    size = pool.shape[1]
+    for j in range(n):
+        number = uniform(key, first + j)
+        place, item = scaled(number, size), np.int64(-1)
+        for ahead in range(POOL_TRIES):
+            item = pool[r, (place + ahead) % size]
+            if not holds(indptr, items, user, item):
+                break
+            item = np.int64(-1)
+        found[at, lane, j] = free_item(indptr, items, user, scaled(number, mass)) if item < 0 else item
+
+
+@compiled(error_model="numpy")
 def free_item_by_weight(indptr: Any, items: Any, before_item: Any, before_pair: Any, user: Any, place: Any) -> Any:
     """The same where every item has a weight: both searches are over exact sums of integers."""
     start = indptr[user]
@@ -133,17 +166,3 @@ def group_and_place(choice: Any, begin: Any, left: Any, user: Any, which: Any, w
     while choice[user, group] <= point:
         group += 1
     return begin[user, group] + scaled(where, left[user, group])
-
-
-@compiled(error_model="numpy")
-def holds(indptr: Any, items: Any, user: Any, item: Any) -> Any:
-    """Whether the user's row has this item."""
-    low, end = indptr[user], indptr[user + 1]
-    high = end
-    while low < high:
-        middle = (low + high) >> 1
-        if items[middle] < item:
-            low = middle + 1
-        else:
-            high = middle
-    return low < end and items[low] == item

@@ -122,7 +122,7 @@ class FusedSteps:
             self._across[:, : self.dim, : self.n_items] = self._items.rows.transpose(1, 2)
 
     def restart(self, taken: int) -> None:
-        """Go on as if Adam had made so many steps; tables that were changed take effect in the next epoch."""
+        """Go on as if Adam had made `taken` steps; tables that were changed take effect in the next epoch."""
         self._taken.fill_(taken)
         for marks in self._marks:
             marks.zero_()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 LAST = 20_000
-"""From so many steps on, Adam's bias corrections are 1 in float32."""
+"""From this number of steps on, Adam's bias corrections are 1 in float32."""
 
 
 class Distribution(NamedTuple):
@@ -129,7 +129,7 @@ def distribution_and_rule(sampler: BoundSampler, train: Interactions) -> tuple[D
         return distribution, Rule("hardest", sampler.candidates)
     if isinstance(sampler, AUCBound):
         numbers = (sampler.alpha, sampler.gamma.flatten(), sampler.prior)
-        return distribution, Rule("auc", sampler.candidates, sampler.probes, sampler.shared_width, *numbers)
+        return distribution, Rule("auc", sampler.candidates, sampler.probes, sampler.draws, *numbers)
     assert isinstance(sampler, StaticBound)
     return distribution, Rule()
 

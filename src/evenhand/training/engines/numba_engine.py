@@ -58,6 +58,18 @@ _MOVES = np.arange(1, 20_001)
 CORRECTIONS = tuple(np.append(np.inf, (1 - beta**_MOVES) ** -power) for beta, power in ((0.9, 1), (0.999, 0.5)))
 
 
+@contextmanager
+def compiled_code() -> Iterator[None]:
+    """Held while compiled code runs; afterwards torch has as many threads as before."""
+    with _ONE_AT_A_TIME:
+        if not _used:
+            threads = torch.get_num_threads()
+            numba.set_num_threads(1)  # starts numba's threads, and with them sets the number of torch's
+            torch.set_num_threads(threads)
+        _used[:] = [True]
+        yield
+
+
 class NumbaEngine(Engine):
     name = "numba"
 
@@ -84,11 +96,8 @@ class NumbaEngine(Engine):
             used=np.zeros((2, replicas), dtype=np.int64),
         )
 
+    @compiled_code()
     def run(self, plan: Plan, first: int, last: int) -> Tensor:
-        with compiled_code():
-            return self._run(plan, first, last)
-
-    def _run(self, plan: Plan, first: int, last: int) -> Tensor:
         trainer = self.trainer
         adam = trainer.optimisers[0]
         tally = np.zeros((3, len(trainer.seeds)))
@@ -134,18 +143,6 @@ def alphas_from(tables: Any, samplers: Sequence[BoundSampler]) -> None:
     if isinstance(tables, Optimal):
         for sampler, alpha in zip(samplers, tables.alpha.tolist(), strict=True):
             sampler.load_state({"alpha": torch.tensor([alpha])} if sampler.state() else {})
-
-
-@contextmanager
-def compiled_code() -> Iterator[None]:
-    """Held while compiled code runs; afterwards torch has as many threads as before."""
-    with _ONE_AT_A_TIME:
-        if not _used:
-            threads = torch.get_num_threads()
-            numba.set_num_threads(1)  # starts numba's threads, and with them sets the number of torch's
-            torch.set_num_threads(threads)
-        _used[:] = [True]
-        yield
 
 
 def one_side(trainer: Trainer, number: int, negatives: int) -> tuple[np.ndarray, ...]:
@@ -200,7 +197,7 @@ def choice_of(trainer: Trainer) -> tuple[Any, Weighted | Grouped | Pool | Optima
 def _optimal(trainer: Trainer, first: AUCBound) -> Optimal:
     bound = [one for one in trainer.samplers if isinstance(one, AUCBound)]
     replicas, threads = len(bound), _threads()
-    dim, n = trainer.model.users.shape[-1], first.shared_width or trainer.train.n_items
+    dim, n = trainer.model.users.shape[-1], first.draws or trainer.train.n_items
     width = first.candidates + 2 * first.probes
     return Optimal(
         indptr=trainer.train.indptr,
@@ -208,13 +205,14 @@ def _optimal(trainer: Trainer, first: AUCBound) -> Optimal:
         mass=first.distribution.mass.numpy(),
         candidates=first.candidates,
         probes=first.probes,
-        draws=first.shared_width,
+        draws=first.draws,
         alpha=np.empty(replicas, dtype=np.float32),
         auto=torch.cat([one.auto for one in bound]).numpy(),
         gamma=torch.cat([one.gamma.flatten() for one in bound]).double().numpy(),
         prior=torch.cat([one.prior for one in bound]).unsqueeze(-1).numpy(),
         beside=np.empty((replicas, dim, n), dtype=np.float32),
-        drawn=np.empty((replicas, first.shared_width), dtype=np.int64),
+        drawn=np.empty((replicas, first.draws), dtype=np.int64),
+        pool=np.empty((replicas, first.pool or 0), dtype=np.int64),
         everything=np.empty((threads, BLOCK, n), dtype=np.float32),
         vectors=np.empty((threads, BLOCK, dim), dtype=np.float32),
         seen=np.empty((threads, BLOCK, width), dtype=np.int64),

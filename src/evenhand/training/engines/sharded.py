@@ -35,7 +35,7 @@ from evenhand.utils.world import Blocks, Counts, World
 if TYPE_CHECKING:
     from evenhand.training.trainer import Trainer
 
-_POSITIVES_A_STRIDE = 2**17
+POSITIVES_A_STRIDE = 2**17
 """Positives of all ranks between two agreements on whether to stop."""
 
 
@@ -67,7 +67,7 @@ def _places(world: World, hashes: Tensor) -> Tensor:
     received = world.swap(hashes[order], send, counts)
     ranked = received.argsort()
     rank = torch.empty_like(ranked)
-    rank[ranked] = torch.arange(len(ranked))
+    rank[ranked] = torch.arange(len(ranked), device=rank.device)
     before = sum(world.gathered(len(received))[: world.rank])
     places = torch.empty_like(hashes)
     places[order] = world.swap(rank + before, counts.receive, Counts(tuple(send), counts.most))
@@ -113,7 +113,7 @@ class ShardedEngine(Engine):
         super().__init__(trainer)
         self.world = trainer.world
         batch, replicas, ranks = trainer.settings.batch, len(trainer.seeds), self.world.size
-        self.stride = max(1, _POSITIVES_A_STRIDE // (batch * replicas))
+        self.stride = max(1, POSITIVES_A_STRIDE // (batch * replicas))
         self._n_items = trainer.train.n_items
         self._items = Blocks.of_items(self._n_items, ranks)
         self._sizes = np.array([self._items.count(rank) for rank in range(ranks)])
@@ -188,8 +188,13 @@ class ShardedEngine(Engine):
                 negatives=np.empty((1, n), dtype=np.int64),
                 slopes=np.empty(n, dtype=np.float32),
             )
-            self._look(self._tables, own[r, step], share.place, share.users, share.looked)
+            tables = self._tables
             steps.look_shared(shared[r, step], self._n_items, share.drawn)
+            if isinstance(tables, Optimal) and tables.pool.size:
+                pool = tables.pool[r : r + 1]
+                steps.look_shared(shared[r, step], self._n_items, pool[0])
+                tables = tables._replace(pool=pool)
+            self._look(tables, own[r, step], share.place, share.users, share.looked)
             shares.append(share)
         return shares
 
@@ -255,7 +260,7 @@ class ShardedEngine(Engine):
         tables = self._tables
         if not isinstance(tables, Optimal):
             return tables
-        mine = {name: getattr(tables, name)[r : r + 1] for name in ("alpha", "auto", "gamma", "beside", "won")}
+        mine = {name: getattr(tables, name)[r : r + 1] for name in ("alpha", "auto", "gamma", "beside", "won", "pool")}
         prior = tables.prior[r, asked % self._n_items][None]
         return tables._replace(**mine, prior=prior, drawn=share.drawn[None])
 

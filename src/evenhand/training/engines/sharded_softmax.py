@@ -22,9 +22,9 @@ from evenhand.training.engines.sharded import ShardedEngine, Share, SpreadPlan
 from evenhand.training.engines.steps import Table
 from evenhand.utils import keyed
 
-_ROWS = 256
-"""Positives of a block."""
-_SLOPE, _USER = 2.0**20, 2.0**19
+EXACT_ROWS = 256
+"""Positives of a block: so many terms of a sum are exact."""
+SLOPE, USER = 2.0**20, 2.0**19
 """Parts of 1 that slopes (of one positive) and users' vectors are rounded to before they are multiplied."""
 
 
@@ -107,9 +107,9 @@ class ShardedSoftmaxEngine(ShardedEngine):
         ids, losses = torch.from_numpy(share.ids_drawn).view(1, 1, -1), np.empty(n)
         negatives = rows[torch.from_numpy(share.drawn)].view(1, 1, -1, dim)
         log_q = self.trainer.samplers[0].log_probability(ids)
-        for first in range(0, n, _ROWS):
-            some = np.minimum(np.arange(first, first + _ROWS), n - 1)
-            there = torch.from_numpy((np.arange(first, first + _ROWS) < n).astype(np.float32))
+        for first in range(0, n, EXACT_ROWS):
+            some = np.minimum(np.arange(first, first + EXACT_ROWS), n - 1)
+            there = torch.from_numpy((np.arange(first, first + EXACT_ROWS) < n).astype(np.float32))
             of, positive = torch.from_numpy(share.users[some]), torch.from_numpy(share.positives[some])
             both = [users[of].requires_grad_(), rows[positive].requires_grad_()]
             each = self._loss.each(
@@ -126,15 +126,15 @@ class ShardedSoftmaxEngine(ShardedEngine):
                 )
             )[0]
             found = torch.autograd.grad((each * there).sum() / self._size, both)
-            last = min(first + _ROWS, n)
+            last = min(first + EXACT_ROWS, n)
             share.of_users[first:last], share.of_positives[first:last] = (g[: last - first].numpy() for g in found)
             losses[first:last] = each.detach().double()[: last - first].numpy()
         return losses
 
     def _add_up(self, slopes: Tensor, user: Tensor) -> None:
         """Add a block's part of the shared negatives' gradient; `user` is weighed by the loss's own gradient."""
-        a = (slopes[0].double() * _SLOPE).round_()
-        u = (user[0].double() * (self._size * _USER)).round_()
+        a = (slopes[0].double() * SLOPE).round_()
+        u = (user[0].double() * (self._size * USER)).round_()
         self._total += (a.T @ u).long()
 
     def _return_shared(self, r: int, share: SharedShare, total: Tensor, table: Tensor, items: Table) -> None:
@@ -145,16 +145,17 @@ class ShardedSoftmaxEngine(ShardedEngine):
         parts = self.world.exchange([sums[torch.from_numpy(owner == rank)] for rank in range(self.world.size)])
         mine = ids[owner == self.world.rank]
         row = self._items.local(mine)
-        given = torch.stack(parts).sum(0).double() / (self._size * _SLOPE * _USER)
+        given = torch.stack(parts).sum(0).double() / (self._size * SLOPE * USER)
         weight = (counts[owner == self.world.rank] * (self._size / self._n)).astype(np.float32)
-        gradient = self._through_length(table[torch.from_numpy(row)].double(), given).float().numpy()
+        gradient = through_length(self._loss, table[torch.from_numpy(row)].double(), given).float().numpy()
         at_owner = items.slot, items.touched, items.times, items.gradient, self._used
         steps.add_shared(r, row, gradient, weight, *at_owner)
 
-    def _through_length(self, raw: Tensor, given: Tensor) -> Tensor:
-        """The gradient of a row from that of the vector which the loss makes of it."""
-        if self._loss.of.similarity != "cosine":
-            return given
-        length = torch.linalg.vector_norm(raw, dim=1, keepdim=True).clamp_min(1e-12)
-        unit = raw / length
-        return (given - (given * unit).sum(1, keepdim=True) * unit) / length
+
+def through_length(loss: SoftmaxLoss, raw: Tensor, given: Tensor) -> Tensor:
+    """The gradients of rows [n, d] from those of the vectors which the loss makes of them."""
+    if loss.of.similarity != "cosine":
+        return given
+    length = torch.linalg.vector_norm(raw, dim=1, keepdim=True).clamp_min(1e-12)
+    unit = raw / length
+    return (given - (given * unit).sum(1, keepdim=True) * unit) / length

@@ -66,14 +66,14 @@ def look_optimal(tables: Any, key: Any, place: Any, of: Any, looked: Any) -> Non
     for b in range(len(of)):
         look_at(
             tables.indptr, tables.items, tables.mass[of[b]], tables.candidates, tables.probes, of[b], key,
-            place[b] * width, found, base, 0, 0,
+            place[b] * width, tables.pool, 0, found, base, 0, 0,
         )  # fmt: skip
         looked[b] = found[0, 0]
 
 
 @compiled(error_model="numpy")
 def look_shared(key: Any, n_items: Any, drawn: Any) -> None:
-    """The uniform draws that the ranks of a batch rest on."""
+    """The uniform draws that a batch shares."""
     for j in range(len(drawn)):
         drawn[j] = scaled(uniform(key, j), n_items)
 

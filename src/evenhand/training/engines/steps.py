@@ -1,6 +1,6 @@
 """The closed-form gradient of BPR over two tables, and Adam, compiled.
 
-A step has parallel passes: every positive finds its negative (`choices`) and its slope; every touched row
+A step has parallel passes: every positive finds its negative (`choices`) and its slope; every row of the batch
 gathers its gradient, always in the order of the batch; every row moves. So a run gives the same bits on any
 number of threads and beside any replicas.
 """
@@ -20,11 +20,11 @@ from evenhand.utils.compiled import compiled
 _ROWS = 64
 """Rows of a table that are moved as one task."""
 _AHEAD = 4
-"""How many rows before its turn a touched row is asked for."""
+"""How many rows before its turn a row is prefetched."""
 
 
 class Pairs(NamedTuple):
-    """What is trained on, and what the choices are judged by."""
+    """What is trained on, and what the choices depend on."""
 
     users: np.ndarray
     """int64 [N]: the user and the item of each pair."""
@@ -77,7 +77,7 @@ class Bench(NamedTuple):
     losses: np.ndarray
     """float64 [R, B]"""
     used: np.ndarray
-    """int64 [2, R]: how many rows of each table the batch touched."""
+    """int64 [2, R]: how many rows of each table the batch holds."""
 
 
 @compiled(error_model="numpy", parallel=True)
@@ -152,7 +152,7 @@ def _sum_up(
     negatives: Any, losses: Any, user_slot: Any, user_touched: Any, user_times: Any, item_slot: Any,
     item_touched: Any, item_times: Any, used: Any, tally: Any,
 ) -> None:  # fmt: skip
-    """Tell what the batch did, and give every row that it touched a place for its gradient."""
+    """Record what the batch drew, and give each of its rows a place for its gradient."""
     one = np.float32(1)
     loss, hots, false = 0.0, 0, 0
     of_users, of_items = 0, 0
@@ -218,7 +218,7 @@ def _move_stretch(
     r: Any, begin: Any, used: Any, lazy: Any, step: Any, size: Any, rows: Any, mean: Any, square: Any,
     clock: Any, slots: Any, gradient: Any, touched: Any, times: Any, moves: Any,
 ) -> None:  # fmt: skip
-    """Adam on a stretch of all rows or, lazily, of the rows that the batch touched, each by its own clock.
+    """Adam on a stretch of all rows or, lazily, of the rows of the batch, each by its own clock.
 
     A row without a gradient moves by decay and momentum alone; L2 pulls a row as often as the batch drew it.
     """
@@ -283,9 +283,9 @@ def _place_rows(
 
 
 @compiled(error_model="numpy", fastmath=FAST)
-def _add_rows(part: Any, parts: Any, used: Any, drawn: Any, found: Any, slots: Any, gradient: Any, anew: Any) -> None:
+def _add_rows(part: Any, parts: Any, used: Any, drawn: Any, found: Any, slots: Any, gradient: Any, first: Any) -> None:
     """Sum the gradients of the rows in every `parts`-th slot, in the order of the batch."""
-    if anew:
+    if first:
         for slot in range(part, used, parts):
             for k in range(gradient.shape[2]):
                 gradient[0, slot, k] = 0

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def"
-"""The second kernel of a fused step: Adam on every row, or on the rows that the batch touched.
+"""The second kernel of a fused step: Adam on every row, or on the rows of the batch.
 
 It takes the gradients that `triton_kernels.learn` left, leaves zeros, and adds up the tally.
 Importing this module needs Triton.

@@ -1,0 +1,310 @@
+"""The sharded engine in plain torch, for processes that have a GPU each: the steps of `sharded` on the device.
+
+Positives go through choice and loss in blocks of one shape, so that what becomes of one does not depend on how many
+lie on a rank. Gradients of users and items are added up as whole multiples of 2⁻⁵⁰. So any number of ranks gives the
+same bits. A rank alone asks nobody, and no step of its waits for the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor
+
+from evenhand.samplers.auc import AVERAGE, AUCBound
+from evenhand.samplers.base import Batch, Looked, LookingSampler
+from evenhand.training.engines.base import Engine, Plan
+from evenhand.training.engines.fused_tables import LAST, corrections
+from evenhand.training.engines.sharded import SpreadPlan, spread_plan
+from evenhand.training.engines.sharded_softmax import EXACT_ROWS
+from evenhand.utils import keyed
+from evenhand.utils.world import Blocks, Counts
+
+if TYPE_CHECKING:
+    from evenhand.training.trainer import Trainer
+
+_UNIT, _MOST, _LOSS_UNIT = 2.0**50, 2.0**12, 2.0**30
+"""Parts of 1 that gradients and losses are counted in, and where a gradient is cut, as in `sharded_steps`."""
+_POSITIVES_A_STRIDE = 2**22
+"""Positives of all ranks between two agreements on whether to stop, for which each waits for its device."""
+
+
+@dataclass(frozen=True)
+class Positives:
+    """What one rank has of a batch of one replica."""
+
+    place: Tensor
+    """int64 [n], ascending: where in the batch they stand."""
+    users: Tensor
+    """int64 [n], among this rank's own."""
+    items: Tensor
+    """int64 [n]"""
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """Item rows of a step, from their owners."""
+
+    table: Tensor
+    """float32 [m, d]"""
+    at: list[Tensor]
+    """Where in the table each of the ids that were asked for lies."""
+    owner: Tensor | None = None
+    """int64 [m]: the rank that has each; None where all are this rank's."""
+    row: Tensor | None = None
+    """int [m]: which row it is there."""
+
+
+class ShardedTorchEngine(Engine):
+    name = "sharded"
+
+    largest: ClassVar[int] = 65_536
+    """Positives that go through the choice together, at most."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        super().__init__(trainer)
+        self.world, self.device = trainer.world, trainer.device
+        self._n_items, replicas = trainer.train.n_items, len(trainer.seeds)
+        self.stride = max(1, _POSITIVES_A_STRIDE // (trainer.settings.batch * replicas))
+        # A little more than a fourth of a batch, whatever the number of ranks.
+        self.block = min(self.largest, -(-trainer.settings.batch * 9 // (32 * EXACT_ROWS)) * EXACT_ROWS)
+        self._items = Blocks.of_items(self._n_items, self.world.size)
+        sizes = [self._items.count(rank) for rank in range(self.world.size)]
+        self._sizes = torch.tensor(sizes, device=self.device)
+        self._row_type = torch.int32 if replicas * max(sizes) < 2**31 else torch.int64
+        self._slot = [self._new(p.shape[0] * p.shape[1], dtype=torch.int32) for p in trainer.model.parameters()]
+        self._unbias = [corrections(beta, root).to(self.device) for beta, root in ((0.9, 1), (0.999, 0.5))]
+        self._won, self._kept = self._new(replicas), 0
+        for r, sampler in enumerate(trainer.samplers):
+            if isinstance(sampler, AUCBound) and sampler.follows:
+                sampler.won = partial(self._notice, r)
+        self._plan: SpreadPlan | None = None
+        self._cuts: list[list[int]] = []
+
+    def _new(self, *shape: int, dtype: torch.dtype = torch.int64) -> Tensor:
+        return torch.zeros(shape, dtype=dtype, device=self.device)
+
+    def plan(self, epoch: int) -> SpreadPlan:
+        trainer = self.trainer
+        return spread_plan(self.world, trainer.seeds, epoch, trainer.numbers.to(self.device), trainer.steps)
+
+    @torch.no_grad()
+    def run(self, plan: Plan, first: int, last: int) -> Tensor:
+        assert isinstance(plan, SpreadPlan)
+        trainer, batch = self.trainer, self.trainer.settings.batch
+        if plan is not self._plan:
+            ends = torch.arange(trainer.steps + 1, device=self.device).mul_(batch).clamp_max_(trainer.pairs)
+            self._plan = plan
+            self._cuts = [torch.searchsorted(places, ends).tolist() for places in plan.places]
+        adam = trainer.optimisers[0]
+        self._rates, self._decay, self._l2 = (
+            torch.tensor(numbers, dtype=torch.float32, device=self.device)
+            for numbers in (trainer.rates(plan.epoch), adam.decay, trainer.l2)
+        )
+        # In whole numbers; the last batch of an epoch may be smaller than the others.
+        tally = self._new(2, 3, len(trainer.seeds))
+        size, done = batch, int(adam.steps[0])
+        for step in range(first, last):
+            size = min(batch, trainer.pairs - step * batch)
+            done += 1
+            users, items = self._gradients(plan, step, size, tally[int(size < batch)])
+            self._move(0, *users, done)
+            self._move(1, *items, done)
+        adam.count(last - first)
+        whole, rest = self.world.total(tally).double()
+        scale = torch.tensor([1 / _LOSS_UNIT, 1, 1], dtype=torch.float64, device=self.device).unsqueeze(1)
+        return scale * (whole / batch + rest / size)
+
+    def _gradients(
+        self, plan: SpreadPlan, step: int, size: int, tally: Tensor
+    ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """Rows of this rank's users, and of its items, with gradients in units for them; a row may come often."""
+        parts = [self._positives(plan, r, step) for r in range(len(self.trainer.seeds))]
+        looks, asked = [], []
+        for r, part in enumerate(parts):
+            sampler = self._sampler(r)
+            width = sampler.width(1)
+            positions = part.place.unsqueeze(1) * width + torch.arange(width, device=self.device)
+            uniforms = keyed.uniforms_at(plan.own[r, step], positions)
+            shared = sampler.look_shared(keyed.uniforms(plan.shared[r : r + 1, step], sampler.shared_width))
+            looked = sampler.look(part.users.unsqueeze(0), uniforms.unsqueeze(0), 1, shared)[0]
+            shared = shared[0, : sampler.draws] if isinstance(sampler, AUCBound) else shared[0]
+            looks.append((looked, shared))
+            asked += [(r, part.items), (r, looked), (r, shared)]
+        rows = self._fetched(asked)
+        found = []
+        self._won.zero_()
+        for r, part in enumerate(parts):
+            positive, at, shared_at = rows.at[3 * r : 3 * r + 3]
+            sees = Looked(*looks[r], at, shared_at)
+            for first in range(0, len(part.users), self.block):
+                found.append(self._block(r, part, positive, sees, rows.table, first, size, tally[:, r]))
+        self._follow(size)
+        dim = rows.table.shape[1]
+        nothing = (self._new(0), self._new(0, dim), self._new(0), self._new(0, dim))
+        of_users, user, of_items, item = (torch.cat(one) for one in zip(nothing, *found, strict=True))
+        return (of_users, user), self._returned(rows, of_items, item)
+
+    def _sampler(self, r: int) -> LookingSampler:
+        sampler = self.trainer.samplers[r]
+        assert isinstance(sampler, LookingSampler)
+        return sampler
+
+    def _positives(self, plan: SpreadPlan, r: int, step: int) -> Positives:
+        first, last = self._cuts[r][step : step + 2]
+        pairs = plan.order[r, first:last]
+        place = plan.places[r, first:last] - step * self.trainer.settings.batch
+        return Positives(place, self.trainer.users[pairs], self.trainer.items[pairs])
+
+    def _some(self, first: int, n: int) -> tuple[Tensor, int]:
+        """The places of a block, the last one repeated where too few are left; how many there are."""
+        return torch.arange(first, first + self.block, device=self.device).clamp_max_(n - 1), min(self.block, n - first)
+
+    def _block(
+        self, r: int, part: Positives, positive: Tensor, looked: Looked, table: Tensor, first: int, size: int,
+        tally: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+        """Rows and gradients of a block's users, and of its items, which are rows of `table`."""
+        some, n = self._some(first, len(part.users))
+        users = part.users[some]
+        mine = (looked.items[some], looked.shared, looked.rows[some], looked.shared_rows)
+        sees, vectors = Looked(*(x.unsqueeze(0) for x in mine)), self.trainer.model.users.detach()[r : r + 1]
+        batch = Batch(
+            users=users.unsqueeze(0),
+            positives=None,
+            uniforms=users.new_empty(0),
+            shared=users.new_empty(0),
+            user_vectors=vectors,
+            item_vectors=table.unsqueeze(0),
+        )
+        self._kept = n
+        column = self._sampler(r).pick(batch, sees)[0]
+        negative, negative_at = (x[0].gather(1, column).squeeze(1) for x in (sees.items, sees.rows))
+        positive_at = positive[some]
+        u, p, q = vectors[0, users], table[positive_at], table[negative_at]
+        margin = ((u * q).sum(1) - (u * p).sum(1)).double()
+        loss = margin.clamp_min(0) + (-margin.abs()).exp().log1p()
+        self._tally(users[:n], negative[:n], loss[:n], tally)
+        tally[1] += self.trainer.hot[negative[:n]].sum()
+        slope = (torch.sigmoid(margin) / size).float().unsqueeze(1)
+        pull = self._l2[r] / size
+        of_user, of_positive, of_negative = slope * (q - p) + pull * u, pull * p - slope * u, pull * q + slope * u
+        rows = torch.cat([positive_at[:n], negative_at[:n]])
+        values = torch.cat([of_positive[:n], of_negative[:n]])
+        return self._row(0, r, users[:n]), in_units(of_user[:n]), rows, in_units(values)
+
+    def _tally(self, users: Tensor, negatives: Tensor, loss: Tensor, tally: Tensor) -> None:
+        """Add to `tally` [3] the losses, and how many negatives are held-out items."""
+        cut = (loss.clamp(-1e6, 1e6) * _LOSS_UNIT).round().long()
+        tally[0] += torch.where(loss.isnan(), 2**61, cut).sum()  # so large that it shows
+        held = self.trainer.held_out_keys
+        if held is not None and len(held):
+            wanted = users * self._n_items + negatives
+            tally[2] += (held[torch.searchsorted(held, wanted).clamp_max_(len(held) - 1)] == wanted).sum()
+
+    def _row(self, side: int, r: int, rows: Tensor) -> Tensor:
+        """Rows of a replica's table, numbered through all replicas."""
+        return rows + r * self.trainer.optimisers[0].parameters[side].shape[1]
+
+    def _notice(self, r: int, won: Tensor) -> None:
+        """Take note of a block's probes, of which some only fill it up."""
+        self._won[r] += (2 * won[:, : self._kept]).sum().long()
+
+    def _follow(self, size: int) -> None:
+        """Let α take note of the whole batch, where it is automatic."""
+        bound = {r: s for r, s in enumerate(self.trainer.samplers) if isinstance(s, AUCBound) and s.follows}
+        won = self.world.total(self._won).double() if bound else self._won
+        for r, sampler in bound.items():
+            followed = AVERAGE * sampler.alpha.double() + (1 - AVERAGE) * won[r] / (2 * size * sampler.probes)
+            sampler.alpha.copy_(followed)
+
+    # ---- rows from their owners and back
+
+    def _fetched(self, asked: Sequence[tuple[int, Tensor]]) -> Fetched:
+        """The rows of items of replicas; each is asked for once."""
+        items = self.trainer.model.items.detach()
+        table, n = items.view(-1, items.shape[-1]), self._n_items
+        if self.world.lone:
+            return Fetched(table, [r * n + ids for r, ids in asked])
+        most = len(self.trainer.seeds) * n
+        keys = torch.cat([(r * n + ids).flatten() for r, ids in asked])
+        distinct, where = torch.unique(self._items.owner(keys % n) * most + keys, return_inverse=True)
+        owner, key = distinct // most, distinct % most
+        row = (key // n * self._sizes[owner] + self._items.local(key % n)).to(self._row_type)
+        send = torch.bincount(owner, minlength=self.world.size).tolist()
+        counts = self.world.counts(send)
+        answer = table.index_select(0, self.world.swap(row, send, counts))
+        came = self.world.swap(answer, counts.receive, Counts(tuple(send), counts.most))
+        parts = where.split([ids.numel() for _, ids in asked])
+        at = [part.view(ids.shape) for part, (_, ids) in zip(parts, asked, strict=True)]
+        return Fetched(came, at, owner, row)
+
+    def _returned(self, rows: Fetched, at: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
+        """Send gradients of fetched rows to their owners; back come rows of this rank, with gradients for them.
+
+        A row with one contribution goes as float32, of which the owner makes the same whole number.
+        """
+        if rows.owner is None or rows.row is None:
+            return at, units
+        times = torch.bincount(at, minlength=len(rows.table))
+        sums = self._new(*rows.table.shape).index_add_(0, at, units)
+        found: list[Tensor] = []
+        values: list[Tensor] = []
+        for chosen in ((times == 1).nonzero().squeeze(1), (times > 1).nonzero().squeeze(1)):
+            send = torch.bincount(rows.owner[chosen], minlength=self.world.size).tolist()
+            counts = self.world.counts(send)
+            found.append(self.world.swap(rows.row[chosen], send, counts).long())
+            given = sums[chosen] if values else from_units(sums[chosen])
+            came = self.world.swap(given, send, counts)
+            values.append(came if values else in_units(came))
+        return torch.cat(found), torch.cat(values)
+
+    # ---- Adam
+
+    def _move(self, side: int, rows: Tensor, units: Tensor, step: int) -> None:
+        """Move the rows [k] of a table by Adam, or all; a row that comes often is moved once.
+
+        What stands at each of its places is the same number, whichever is written last.
+        """
+        adam, slot = self.trainer.optimisers[0], self._slot[side]
+        parameter, n = adam.parameters[side], adam.parameters[side].shape[1]
+        dim = parameter.shape[-1]
+        tables = [one.view(-1, dim) for one in (parameter.detach(), adam.mean[side], adam.square[side])]
+        if adam.lazy:
+            slot[rows] = torch.arange(len(rows), dtype=torch.int32, device=self.device)
+            at = slot[rows].long()
+            gradient = from_units(self._new(len(rows), dim).index_add_(0, at, units)[at])
+            clock = adam.clocks[side].view(-1)
+            past = clock[rows] + 1
+            clock[rows] = past
+            past, replica = past.clamp_max(LAST).long(), rows // n
+        else:
+            gradient = from_units(self._new(*tables[0].shape).index_add_(0, rows, units))
+            rows = torch.arange(len(gradient), device=self.device)
+            past, replica = torch.full_like(rows, min(step, LAST)), rows // n
+        p, mean, square = (one[rows] for one in tables) if adam.lazy else tables
+        gradient = gradient + self._decay[replica].unsqueeze(1) * p
+        mean = mean + 0.1 * (gradient - mean)
+        square = square + 0.001 * (gradient * gradient - square)
+        one, root = (table[past] for table in self._unbias)
+        rate = (self._rates[replica] * one).unsqueeze(1)
+        p = p - rate * mean / (square.sqrt() * root.unsqueeze(1) + 1e-8)
+        for table, new in zip(tables, (p, mean, square), strict=True):
+            if adam.lazy:
+                table[rows] = new
+            else:
+                table.copy_(new)
+
+
+def in_units(values: Tensor) -> Tensor:
+    """int64: numbers in parts of 1 / UNIT; nan is 0."""
+    return (values.double().nan_to_num_(0.0).clamp_(-_MOST, _MOST) * _UNIT).round_().long()
+
+
+def from_units(sums: Tensor) -> Tensor:
+    """float32"""
+    return (sums.double() / _UNIT).float()
