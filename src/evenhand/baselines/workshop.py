@@ -52,7 +52,9 @@ class Workshop:
     def keep(self, one: Tried) -> None:
         """Write a part, its record last: a part without one was not finished."""
         assert one.fitted is not None
-        self._write(one.method, one.fitted, {"ndcg": one.ndcg, "seconds": one.seconds, "epochs": list(one.epochs)})
+        record = {"ndcg": one.ndcg, "seconds": one.seconds, "epochs": list(one.epochs)}
+        recency = one.method.parameters().get("recency", 0)
+        self._write(one.asked or one.method, one.fitted, record | {"recency": recency})
 
     def _write(self, method: Method, part: Part, record: dict[str, Any]) -> None:
         place = self._place(method)
@@ -84,7 +86,7 @@ class Workshop:
     def model(self, one: Tried) -> Part:
         """The fitted part, read again where an earlier run wrote it."""
         if one.fitted is None:
-            place = self._place(one.method)
+            place = self._place(one.asked or one.method)
             assert place is not None
             one.fitted = load(place / "model")  # type: ignore[assignment]
         assert one.fitted is not None

@@ -75,9 +75,8 @@ class Conditions:
         elif not held and protocol == "honest":
             note = "There is no validation part, so nothing was chosen on validation."
             split = replace(split, notes=(*split.notes, note))
-        spread = isinstance(split, SpreadSplit)
-        users = 0 if spread else int((split.test.activity > 0).sum())
-        if protocol == "honest" and not spread and users > (sample := users_within_reach(split.test)):
+        users = split.test.active_users
+        if protocol == "honest" and users > (sample := users_within_reach(split.test)):
             note = f"Test metrics are those of a sample of {sample:,} of {users:,} users, the same for every method."
             split = replace(split, notes=(*split.notes, note))
         # Without a test part, as in an update or a refit, no lists are evaluated.

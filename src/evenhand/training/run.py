@@ -127,8 +127,7 @@ def train(
     chosen = Vectors(*on_cpu(stopping.vectors))
     results = stopping.results()
     if results is None:  # the one look at test
-        sample = users_within_reach(split.test) if isinstance(split.test, Interactions) else None
-        look = evaluator_of(split.test, split.consumed, hot_mask, ks, sample)
+        look = evaluator_of(split.test, split.consumed, hot_mask, ks, users_within_reach(split.test))
         results = look.results(chosen) if len(split.test) else {}
     best = int(np.argmax(stopping.value))
     model = FactorModel(
