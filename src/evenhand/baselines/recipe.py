@@ -189,7 +189,7 @@ class Search:
                     news = {} if last is None else {"part": last.method.label, "ndcg": [last.ndcg]}
                     self.on_step(round(min(self.spent, self.budget)), round(self.budget), news)
                 if stop() and self.tried:
-                    raise StoppedError(self.workshop.how_to_go_on(len(self.tried)))
+                    raise self.workshop.stopped(len(self.tried))
 
     @property
     def spent(self) -> float:
@@ -236,25 +236,29 @@ class Search:
         return method.work(self.pairs) / _CORES[self.device.type]
 
     def _try(self, family: str, method: Method) -> None:
-        kept = self.workshop.find(method)
-        if kept is not None:
-            settled = method.having({"recency": kept["recency"]}) if kept.get("recency") else method
+        found = self.workshop.find(method)
+        if found is not None:
+            settled = method.having({"recency": found["recency"]}) if found.get("recency") else method
             self.tried.append(
-                Tried(family, settled, None, kept["ndcg"], kept["seconds"], tuple(kept["epochs"]), asked=method)
+                Tried(family, settled, None, found["ndcg"], found["seconds"], tuple(found["epochs"]), asked=method)
             )
+            self.began -= found["seconds"]  # the budget is that of both runs
             return
         asked = method
         if method.side_by_side:
-            method = method.having({"seconds": self.left / 2})
+            method = self.workshop.limited(method, self.left / 2)
         began = clock()
         try:
-            fit = fit_part(method, self.pairs, self.held, self.seed, self.device)
-        except StoppedError:
-            raise
+            kept = self.workshop.checkpoints(method)
+            fit = fit_part(method, self.pairs, self.held, self.seed, self.device, kept)
+        except StoppedError as stop:
+            raise self.workshop.stopped(len(self.tried)) from stop
         except (InputError, RunError):  # too large for this machine, or without a solution: others remain
             self.families[family].clear()
             return
-        seconds = clock() - began
+        elapsed = clock() - began
+        seconds = max(elapsed, fit.seconds)  # of an earlier run too, where one had begun it
+        self.began -= seconds - elapsed
         part = cast("Part", fit.model)
         method, part, value = self._with_recency(method, part, self._value(part))
         one = Tried(family, method, part, value, seconds, fit.epochs, asked)
