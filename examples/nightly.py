@@ -113,7 +113,8 @@ class Night:
             else ("--recipe", "best", "--budget", self.asked.budget)
         )
         out = self.work / "trained" if new_items else self.model
-        evenhand("train", self.log(), *how, "--out", out, "--force")
+        begun = (out / ".checkpoints").is_dir()  # by a night that was killed
+        evenhand("train", self.log(), *how, "--out", out, "--resume" if begun else "--force")
         if new_items:
             evenhand("update", out, *new_items, "--out", self.model, "--force")
 
@@ -143,8 +144,10 @@ class Night:
             evenhand("recommend", self.live, "-k", self.asked.k, *into)
 
     def tidy(self) -> None:
-        older = [one for one in sorted(self.model.parent.iterdir()) if one.name != self.serving()]
-        for model in older[: max(0, len(older) + 1 - self.asked.keep)]:
+        there = sorted(self.model.parent.iterdir())
+        hidden = [one for one in there if one.name.startswith(".")]  # of commands that were killed
+        older = [one for one in there if one not in hidden and one.name != self.serving()]
+        for model in hidden + older[: max(0, len(older) + 1 - self.asked.keep)]:
             os.replace(model, self.work / f"removed-{model.name}")  # so that no half of it is ever among the models
         shutil.rmtree(self.work)
         print(json.dumps({"live": self.serving(), "lists": str(self.lists), "audit": f"{self.audit}.html"}))

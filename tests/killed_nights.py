@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-import runpy
 import signal
-import subprocess
 import sys
 import traceback
 from collections.abc import Callable
@@ -21,9 +19,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from checks.faults.life import import_everything
-
-SCRIPT = Path(__file__).parent.parent / "examples" / "nightly.py"
+from checks.faults.life import import_everything, nightly
 
 
 def forked(work: Callable[[], None]) -> int:
@@ -59,18 +55,8 @@ def night(
                 file.write(f"{name}\n")
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def in_process(command: list[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
-        from evenhand.cli import main
-
-        name = " ".join(Path(word).name for word in command[:4])
-        code: Any = 0
-        with patch.object(sys, "argv", command):
-            try:
-                main()
-            except SystemExit as end:
-                code = end.code or 0
-        step(f"after {day} {name}")
-        return subprocess.CompletedProcess(command, code)
+    def then(command: list[str]) -> None:
+        step(f"after {day} {' '.join(Path(word).name for word in command[:4])}")
 
     replace = os.replace
 
@@ -81,12 +67,8 @@ def night(
             step(f"after {day} {Path(target).name}")
 
     def whole() -> None:
-        with (
-            patch.object(subprocess, "run", in_process),
-            patch.object(os, "replace", moved),
-            patch.object(sys, "argv", [str(SCRIPT), *map(str, arguments)]),
-        ):
-            runpy.run_path(str(SCRIPT), run_name="__main__")
+        with patch.object(os, "replace", moved):
+            nightly(tuple(map(str, arguments)), then)
 
     return forked(whole)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import xml.etree.ElementTree as ET
@@ -193,6 +194,35 @@ def test_names_that_are_markup_or_commands_are_audited(tmp_path: Path) -> None:
         assert "\x1b" not in text
         assert "\n::error::x" not in text
     assert "[/]" in ended.out
+
+
+FORMULA = '=HYPERLINK("http://127.0.0.1/x","a")'
+
+
+def test_a_title_is_no_formula_to_a_spreadsheet(tmp_path: Path) -> None:
+    titles = [FORMULA, "+1-555 (x)", "@SUM(1)", "-2+3|cmd!A0", "\tx", "Amélie", None, "a=b"]
+    table = pa.table({"item": list(range(8)), "title": titles})
+    write_table(table, tmp_path / "a.csv")
+    found = list(csv.DictReader((tmp_path / "a.csv").open(encoding="utf-8", newline="")))
+    assert [row["title"] for row in found] == [*(f"'{title}" for title in titles[:5]), "Amélie", "", "a=b"]
+    write_table(table, tmp_path / "a.parquet")  # where nothing is ever run
+    assert pq.read_table(tmp_path / "a.parquet")["title"].to_pylist() == titles
+
+
+def test_ids_that_are_formulas_are_kept_for_programs_and_noted_for_people(tmp_path: Path) -> None:
+    ids = [FORMULA, "@ann", "+491234", "-7", *map(str, range(8))]
+    replace(small_model.model("string"), titles=None).save(tmp_path / "plain")
+    assert "formulas" not in evenhand("recommend", tmp_path / "plain", "-k", 1, "--out", tmp_path / "plain.csv").err
+    made = small_model.model("string")
+    made = replace(made, known=replace(made.known, item_ids=pa.array(sorted(ids))))
+    made.save(tmp_path / "model")
+    for out, noted in (("lists.csv", 1), ("lists.parquet", 0)):
+        ended = evenhand("recommend", tmp_path / "model", "-k", 12, "--known", "--out", tmp_path / out)
+        assert ended.code == 0, ended.err
+        assert ended.err.count("1 of the ids would be formulas to a spreadsheet; open the file as text") == noted
+    with (tmp_path / "lists.csv").open(encoding="utf-8", newline="") as file:
+        assert {row["item"] for row in csv.DictReader(file)} == set(ids)
+    assert set(pq.read_table(tmp_path / "lists.parquet")["item"].to_pylist()) == set(ids)
 
 
 def test_a_name_of_megabytes_is_not_compared_with_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,11 +22,13 @@ for variable in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
 
 from checks.faults.disk import DiskTally, can_mount, fill  # noqa: E402
 from checks.faults.life import forked, fresh  # noqa: E402
+from checks.faults.served import served  # noqa: E402
 from checks.faults.stories import Run, Stage, Tally  # noqa: E402
 from checks.faults.works import WORKS, make_inputs  # noqa: E402
 
 FRESH_SHARE = 0.15
 """Of the random kills, in processes of their own."""
+SERVE = "serve, replaced under load"
 START_UP = 4.0
 """Seconds that a fresh process takes to import everything, about."""
 
@@ -52,9 +54,18 @@ def main() -> None:
             while tally.kills < enough:
                 tally.add(stage.story(*_at_random(stage, draw)))
             _say(f"{work.name}: {tally}")
-            if mounts:
+            if mounts and work.ranks == 1 and not work.script:
                 disks[work.name] = fill(stage)
                 _say(f"{work.name}: {disks[work.name]}")
+        if asked.only in SERVE:
+            try:
+                import uvicorn  # noqa: F401
+            except ImportError:
+                _say("serve: left out, as evenhand[serve] is not installed")
+            else:
+                kills = asked.aimed + asked.kills // (len(works) or 1)
+                tallies[SERVE] = served(home / "inputs", home / "serve", kills, draw, _say)
+                _say(f"{SERVE}: {tallies[SERVE]}")
     _print(tallies, disks, time.monotonic() - began)
     sys.exit(0 if all(one.clean for each in (tallies, disks) for one in each.values()) else 1)
 

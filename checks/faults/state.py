@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -13,22 +14,32 @@ import pyarrow.parquet as pq
 
 COMPLETE, SET_STATE = 1, 6
 """Optuna's numbers in a journal of trials."""
-_TEMPORARY = re.compile(r".*\.(partial|old)|\..*checkpoints|\.work|.*\.lock.*")
+_TEMPORARY = re.compile(r".*\.(partial|old)|\..*checkpoints|\.work|.*\.lock.*|work|lock|\.live\.new")
 
 
 def saved_epochs(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """The history in the newest whole checkpoint of every folder of such, by that folder's name."""
+    """The history in the newest whole checkpoint of every folder of such, by the names of that folder and its own."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for path in sorted(folder.rglob("*.safetensors")):
-        if re.fullmatch(r"\d{8}-[0-9a-f]{64}", path.stem) and _as_named(path):
-            found[path.parent.name] = _document(path)["facts"]["history"]
+    for path in _checkpoints(folder):
+        if _as_named(path):
+            found[f"{path.parent.parent.name}/{path.parent.name}"] = _document(path)["facts"]["history"]
     return found
 
 
 def torn_checkpoints(folder: Path) -> int:
-    return sum(
-        not _as_named(path) for path in folder.rglob("*.safetensors") if re.fullmatch(r"\d{8}-[0-9a-f]{64}", path.stem)
-    )
+    return sum(not _as_named(path) for path in _checkpoints(folder))
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    """Of one process, or the manifests of several."""
+    return [
+        path for path in sorted(folder.rglob("*")) if re.fullmatch(r"\d{8}-[0-9a-f]{64}\.(safetensors|json)", path.name)
+    ]
+
+
+def finished_parts(folder: Path) -> set[str]:
+    """Of blends and recipes: a part has its record last."""
+    return {path.parent.name for path in folder.rglob("part.json")}
 
 
 def finished_trials(journal: Path) -> dict[int, Any]:
@@ -49,10 +60,10 @@ def rows_on_record(folder: Path) -> dict[str, Any]:
 
 def visible(folder: Path) -> dict[str, bytes]:
     """Every file that a person would take for a result, by its path."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() or path.is_symlink())
     named = ((path.relative_to(folder), path) for path in files)
     return {
-        str(name): path.read_bytes()
+        str(name): os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
         for name, path in named
         if not any(_TEMPORARY.fullmatch(part) for part in name.parts)
     }
@@ -100,7 +111,7 @@ def _untimed(name: str, content: bytes) -> Any:
         rows = pq.read_table(io.BytesIO(content)).to_pylist()
         return [_without_times({**row, "details": json.loads(row["details"])}) for row in rows]
     if name.endswith((".md", ".html")):
-        content = re.sub(rb"<time .*?</time>", b"", content)
+        content = re.sub(rb"<time .*?</time>| --resume(?=</code>)", b"", content)
         return re.sub(rb"\d+(\.\d+)? (s|seconds)\b|\| [\d.e+-]+ \| [^|]* threads? \|", b"", content)
     return hashlib.sha256(content).hexdigest()
 
@@ -118,5 +129,7 @@ def _as_named(path: Path) -> bool:
 
 def _document(path: Path) -> dict[str, Any]:
     content = path.read_bytes()
+    if path.suffix == ".json":
+        return dict(json.loads(content))
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
     return dict(json.loads(header["__metadata__"]["evenhand"]))

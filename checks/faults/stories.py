@@ -15,8 +15,8 @@ from checks.faults.works import Work
 
 Run = Callable[[Life, Path, float | None], Death]
 
-LEFT = re.compile(r"tables/\.work.*|[a-z]+/\.checkpoints\.old.*")
-"""A working folder that stays, and the checkpoints of a finished run that is killed while it removes them,
+LEFT = re.compile(r"lock|tables/\.work.*|([a-z]+/)?\.([a-z0-9-]+\.)?checkpoints\.old.*")
+"""A working folder and a lock that stay, and the checkpoints of a finished run that is killed while it removes them,
 until the next run in that folder."""
 
 
@@ -31,7 +31,7 @@ class Tally:
     lost_epochs: int = 0
     """Epochs that were trained again although a checkpoint had them."""
     lost_trials: int = 0
-    """Trials of a search, or rows of a table, that were finished and then gone."""
+    """Trials of a search, rows of a table or parts of a blend that were finished, and then gone or fitted again."""
     broken: int = 0
     """Times that a visible file was neither the old one nor the new one, or not whole."""
     litter: int = 0
@@ -72,7 +72,7 @@ class Stage:
         if older is not None:
             made = forked(older, home)
             assert made.code == 0, made.err
-        shutil.copytree(home / "older", home / "whole")
+        shutil.copytree(home / "older", home / "whole", symlinks=True)
         ended = forked(work.life(inputs, home / "whole"), home)
         assert ended.code == 0, f"{work.name}: {ended.err}"
         return cls(
@@ -90,7 +90,7 @@ class Stage:
         """Kill it as `ends` says for its first, second, … life, until one ends by itself."""
         out = self.home / "story"
         shutil.rmtree(out, ignore_errors=True)
-        shutil.copytree(self.home / "older", out)
+        shutil.copytree(self.home / "older", out, symlinks=True)
         tally, known = Tally(stories=1), _Known()
         for number in range(100):
             if number and self._is_done(out):
@@ -117,8 +117,7 @@ class Stage:
 
     def _is_done(self, out: Path) -> bool:
         """Killed after its last word: there is nothing left to go on with."""
-        finished = self.work.trains and "--resume" in self.work.again and not _unfinished(out)
-        return finished and state.untimed(state.visible(out)) == self.new
+        return self.work.trains and not _unfinished(out) and state.untimed(state.visible(out)) == self.new
 
     def look(self, out: Path, tally: Tally) -> None:
         files = state.visible(out)
@@ -156,6 +155,7 @@ class _Known:
         self.epochs: dict[str, int] = {}
         self.trials: dict[int, Any] = {}
         self.rows: dict[str, Any] = {}
+        self.parts: set[str] = set()
 
     def compare(self, death: Death, out: Path, tally: Tally) -> None:
         for folder, trained in death.epochs.items():
@@ -172,7 +172,11 @@ class _Known:
             tally.lost_trials += len(lost)
             tally.troubles += [f"gone: {lost}"] if lost else []
         self.trials, self.rows = trials, rows
+        again = [part for part in death.parts if part in self.parts]
+        tally.lost_trials += len(again)
+        tally.troubles += [f"fitted again: {again}"] if again else []
+        self.parts |= state.finished_parts(out)
 
 
 def _unfinished(out: Path) -> list[Path]:
-    return list(out.glob("*/.checkpoints"))
+    return [*out.glob("*/.checkpoints"), *out.glob(".*.checkpoints")]

@@ -77,6 +77,13 @@ TEXTS: dict[str, dict[str, str]] = {
     "outlets": {"plain": "ohr@10>0.6 (mine)", "lines": "a\n::error::b\r%0A", "control": "\x00\x1b\ufffe]]>"},
     "model-card": {"plain": "films", "shell": "$(id); `id`", "lines": "a\n## Free\n<script>"},
     "written": {"plain": "a,b,c", "odd": 'a"b,c\nd,=1+1, x ,\t,007'},
+    "requests": {
+        "known": "GET /recommend?user=u00&k=3 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        "similar": "GET /similar?item=i01&k=2 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        "history": "POST /recommend HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
+        'Content-Length: 33\r\n\r\n{"history": ["i01", "i02"],"k":3}',
+        "health": "GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+    },
     "audit-command": {"odd": "\x1b[31m[/]<script>\u202e"},
 }
 

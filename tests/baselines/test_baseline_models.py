@@ -81,7 +81,8 @@ def test_only_what_depends_on_a_seed_has_several() -> None:
     assert model.seeds == (5,)
     assert len(found.scorers) == 1
     assert model.info["method"] == "ease"
-    assert model.info["rival"] == {"name": "ease", "l2": 400, "balance": 0, "lift": 1, "max_items": "all"}
+    expected = {"name": "ease", "l2": 400, "balance": 0, "lift": 1, "max_items": "all", "recency": 0}
+    assert model.info["rival"] == expected
     with pytest.raises(InputError, match="the model has no seed 6; it has 5"):
         model.recommend(k=1, seed=6)
 

@@ -264,7 +264,7 @@ def test_rows_are_gathered_in_the_order_asked() -> None:
         ("ease:l2=0", "l2 must be a positive number, not 0."),
         ("ease:l2=inf", "l2 must be a positive number, not inf."),
         ("ease:l2=much", "l2 must be a positive number, not much."),
-        ("ease:lambda=3", "unknown parameter of 'ease' 'lambda'; Known: balance, l2, lift, max_items."),
+        ("ease:lambda=3", "unknown parameter of 'ease' 'lambda'; Known: balance, l2, lift, max_items, recency."),
         ("popular:k=3", "unknown parameter of 'popular' 'k'; Known: half_life, log."),
         ("itemknn:neighbours=0", "neighbours must be a whole number of at least 1, not 0."),
         ("itemknn:neighbours=2.5", "neighbours must be a whole number of at least 1, not 2.5."),
@@ -340,7 +340,8 @@ def test_baselines_stand_in_the_same_table() -> None:
     assert [row.metrics["ndcg"].std is None for row in found.rows] == [False, True, False, True]
     document = found.to_json()
     recorded = document["configuration"]["methods"]["ease:l2=30"]
-    assert recorded == {"method": "ease", "parameters": {"l2": 30, "balance": 0, "lift": 1, "max_items": "all"}}
+    parameters = {"l2": 30, "balance": 0, "lift": 1, "max_items": "all", "recency": 0}
+    assert recorded == {"method": "ease", "parameters": parameters}
     assert document["training"]["popular"]["chosen_epochs"] == []
 
 
@@ -433,6 +434,8 @@ def test_methods_lists_baselines() -> None:
         "item_exponent": 0.5,
         "user_exponent": 0,
         "power": 1,
+        "window": 0,
+        "recency": 0,
     }
     assert "itemknn" in evenhand("methods").out
 

@@ -45,10 +45,10 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> tuple[Clock, list[str]]:
     clock, fitted = Clock(), []
     real = recipe.fit_part
 
-    def fit_part(part, pairs, held, seed, device):  # type: ignore[no-untyped-def]
+    def fit_part(part, *more):  # type: ignore[no-untyped-def]
         clock.now += 10
         fitted.append(part.label)
-        return real(Popular() if part.side_by_side else part, pairs, held, seed, device)
+        return real(Popular() if part.side_by_side else part, *more)
 
     monkeypatch.setattr(recipe, "clock", clock)
     monkeypatch.setattr(recipe, "fit_part", fit_part)

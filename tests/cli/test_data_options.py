@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import io
 import json
+import socket
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -116,3 +118,41 @@ def test_no_path_of_ours_is_in_a_model_folder(log: Path, tmp_path: Path) -> None
     record = json.loads((tmp_path / "model" / "config.json").read_text())["info"]["data"]
     assert (record["source"], record["splitting"]["test"]) == ("train.csv", "test.csv")
     assert [set(one) for one in record["files"]] == [{"file", "bytes", "sha256"}] * 2
+
+
+def test_nor_in_anything_else_that_is_written(log: Path, tmp_path: Path) -> None:
+    """Files, folders of files and lines of items, through every command that leaves something to pass on."""
+    secret, given = tmp_path / "home-of-anna", tmp_path / "given"
+    given.mkdir()
+    for folder, to in (("parts", "csv"), ("more", "parquet")):
+        assert evenhand("data", "split", log, "--out", secret / folder, "--to", to).code == 0
+    history = secret / "history"
+    history.mkdir()
+    for part in ("train", "validation"):
+        (secret / "more" / f"{part}.parquet").rename(history / f"of-{part}.parquet")
+    lines = "\n".join(f"{user} " + " ".join(str(user + n) for n in range(6)) for user in range(30))
+    (secret / "lines").mkdir()
+    (secret / "lines" / "train.txt").write_text(lines)
+    (secret / "newer.csv").write_text("user,item\n7777,1\n7777,2\n7777,3\n")
+    train, test = secret / "parts" / "train.csv", secret / "parts" / "test.csv"
+    short = ("--epochs", 2, "--dim", 4, "--k", 5)
+    lists = given / "lists.csv"
+    search = ("--trials", 2, "--epochs", 1, "--dim", 4, "--metric", "ndcg@5,ohr@5")
+    asked = ("--train", history, "--test", test, "--k", 5, "--recs", f"mine={lists}", "--fail-if", "ohr@5>0")
+    left = ("--out", given / "audit.html", "--save", given / "audit.json", "--junit", given / "junit.xml")
+    for command in (
+        ("train", history, "--method", "dns", *short, "--seeds", 1, "--out", given / "model"),
+        ("train", secret / "lines" / "train.txt", "--method", "popular", "--k", 5, "--out", given / "of-lines"),
+        ("update", given / "model", secret / "newer.csv", "--epochs", 1, "--out", given / "updated"),
+        ("compare", history, "--methods", "popular,dns", *short, "--seeds", 1, "--out", given / "run"),
+        ("tune", history, "--method", "dns", *search, "--out", given / "search", "--model", given / "tuned"),
+        ("recommend", given / "updated", "-k", 5, "--out", lists),
+        ("export", given / "model", "--to", "parquet", "--out", given / "vectors"),
+        ("rerank", lists, "--train", train, "-k", 3, "--to", given / "again.csv"),
+        ("audit", *asked, *left),
+    ):
+        ended = evenhand(*command)
+        assert ended.code == (1 if command[0] == "audit" else 0), (command, ended.err)
+    words = ["anna", str(tmp_path), *(word for word in (getpass.getuser(), socket.gethostname()) if len(word) > 5)]
+    for file in filter(Path.is_file, given.rglob("*")):
+        assert not [word for word in words if word.encode() in file.read_bytes()], file

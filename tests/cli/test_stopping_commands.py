@@ -11,9 +11,17 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from evenhand.baselines import EASE, Popular, recipe
 from evenhand.cli import show
+from evenhand.encoders import MF
+from evenhand.objectives import Softmax
+from evenhand.samplers import UniformSampler
+from evenhand.training.settings import Settings
+from evenhand.training.trained import Trained
+from evenhand.training.trainer import Trainer
 from evenhand.utils import progress
 from run_cli import evenhand, small_log, write_log
 
@@ -72,6 +80,97 @@ def test_a_scheduler_that_stops_a_training_finds_everything_saved(tmp_path: Path
     code, err = interrupted(log, out, signal.SIGINT, "--resume")
     assert code == 130
     assert epochs_saved(out) >= before
+
+
+class Epochs:
+    """Counts the epochs that are trained in this process; at the one of number `ends` SIGTERM comes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count, self.ends = 0, -1
+        real = Trainer.run_epoch
+
+        def counted(trainer: Any, *arguments: Any, **named: Any) -> Any:
+            self.count += 1
+            if self.count == self.ends:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return real(trainer, *arguments, **named)
+
+        monkeypatch.setattr(Trainer, "run_epoch", counted)
+
+
+def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recipe that is done soon, whatever the clock says."""
+    softmax = Trained(UniformSampler(), Softmax(), MF(dim=4), Settings(epochs=4, patience=9, batch=256), "softmax")
+    families = {"popular": [Popular()], "ease": [EASE(l2=20)], "softmax": [softmax]}
+    monkeypatch.setattr(recipe, "candidates", lambda *_: {name: list(each) for name, each in families.items()})
+
+
+SHORT = "--epochs 6 --patience 9 --dim 4 --batch 256"
+LONG_WORK = {
+    "train": (f"train LOG --method dns --no-refit --seeds 2 {SHORT} --out OUT", "--resume"),
+    "train, fitted to everything": (f"train LOG --method dns --seeds 1 {SHORT} --out OUT", "--resume"),
+    "compare --refit": (f"compare LOG --methods dns,auc-ns --refit --seeds 1 {SHORT} --k 5 --out OUT", "--resume"),
+    "compare --tune": (f"compare LOG --methods dns --tune 2 --seeds 1 {SHORT} --k 5 --out OUT", "--resume"),
+    "blend": ("train LOG --method blend:parts=popular+ease+dns --seeds 1 --out OUT --quiet", "--resume"),
+    "recipe": ("train LOG --recipe best --budget 10m --out OUT", "--resume"),
+    "tune": (f"tune LOG --method dns --trials 3 {SHORT} --out OUT", ""),
+    "tune --model": (f"tune LOG --method dns --trials 2 {SHORT} --out OUT --model OUT.model", ""),
+    "tune --model --refit": (f"tune LOG --method dns --trials 1 {SHORT} --out OUT --model OUT.model --refit", ""),
+    "update": ("update MODEL NEWER --epochs 6 --out OUT", ""),
+    "update of a blend": ("update BLEND NEWER --out OUT", ""),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log, a newer one, and two models of the first."""
+    folder, log = tmp_path_factory.mktemp("shop"), small_log()
+    write_log(log, folder / "newer.csv")
+    write_log(log.take(np.arange(len(log)) % 7 > 0), folder / "log.csv")
+    for name, method in (("model", "dns"), ("blend", "blend:parts=popular+dns:shares=0.3+0.7")):
+        short = SHORT.split() if name == "model" else []
+        made = evenhand("train", folder / "log.csv", "--method", method, "--seeds", "1", *short, "--out", folder / name)
+        assert made.code == 0, made.err
+    return folder
+
+
+EARLIER = ("blend", "recipe", "train, fitted to everything", "tune --model --refit")
+
+
+@pytest.mark.parametrize(("work", "back"), [*((work, 1) for work in LONG_WORK), *((work, 4) for work in EARLIER)])
+def test_work_that_is_stopped_late_goes_on(
+    work: str, back: int, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGTERM in one of the last epochs; then no epoch but that one is trained again, and the end is the same."""
+    few_candidates(monkeypatch)
+    text, again = LONG_WORK[work]
+    places = {"LOG": "log.csv", "NEWER": "newer.csv", "MODEL": "model", "BLEND": "blend"}
+
+    def run(out: str, more: str = "") -> Any:
+        words = [str(shop / places.get(word, "")) if word in places else word for word in f"{text} {more}".split()]
+        return evenhand(*(word.replace("OUT", str(tmp_path / out)) for word in words))
+
+    epochs = Epochs(monkeypatch)
+    whole = run("whole")
+    assert whole.code == 0, whole.err
+    most, epochs.count, epochs.ends = epochs.count, 0, epochs.count - back
+    ended = run("stopped")
+    assert ended.code == 143, ended.err
+    assert ended.err.count("\n") == 1
+    assert ended.err.startswith("evenhand: stopped")
+    assert ("go on with --resume." if again else "run the same command again to go on.") in ended.err
+    finished = run("stopped", again)
+    assert finished.code == 0, finished.err
+    assert epochs.count <= most + (7 if work == "tune" else 1)  # a trial begins again; else it is the epoch at hand
+    assert results(tmp_path, "stopped") == results(tmp_path, "whole")
+    assert not list(tmp_path.rglob(".*"))
+
+
+def results(folder: Path, start: str) -> dict[str, bytes]:
+    """What a run left that does not depend on the time it took."""
+    found = [path for path in folder.rglob("*") if path.name in ("model.safetensors", "recommendations.parquet")]
+    named = {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+    return {name.removeprefix(start): content for name, content in named.items() if name.startswith(start)}
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

@@ -57,7 +57,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_folder_of_parquet_is_one_log(folder) -> None:
     data = read_interactions(folder)
     assert same(data, read_interactions(LOG))
-    assert data.notes[0] == f"'{folder}' holds 6 files, read as one log."
+    assert data.notes[0] == f"'{folder.name}' holds 6 files, read as one log."
     assert same(read_interactions(folder.as_uri()), data)
     one = (folder / "day=0" / "part-0.parquet").as_uri()
     assert same(read_interactions(one), read_interactions(cut(LOG, 6)[0]))
@@ -70,7 +70,7 @@ def test_a_folder_of_text_files_is_one_log(tmp_path) -> None:
     (tmp_path / "header.csv").write_text("user,item,rating,timestamp\n")
     data = read_interactions(tmp_path)
     assert same(data, read_interactions(LOG))
-    assert f"'{tmp_path}' holds 3 files, read as one log." in data.notes
+    assert f"'{tmp_path.name}' holds 3 files, read as one log." in data.notes
     (tmp_path / "3.csv").write_text("user,item,rating,timestamp\nu1,5,4,1\nu2,,4,1\n")
     assert "1 row without an id skipped" in read_interactions(tmp_path).notes[-1]
     with pytest.raises(InputError, match=r"column 'item' of '.*' has no id in line 3 of '.*3\.csv'"):
@@ -127,7 +127,7 @@ def test_lines_of_a_user_and_their_items_are_read(tmp_path, shared_data) -> None
     table = data.to_table()
     pairs = set(zip(table["user"].to_pylist(), table["item"].to_pylist(), strict=True))
     assert pairs == {(0, 5), (0, 7), (1, 5), (3, 9), (3, 11), (3, 7)}
-    assert data.notes == (f"'{path}' was read as lines of a user and their items.",)
+    assert data.notes == (f"'{path.name}' was read as lines of a user and their items.",)
     path.write_text("0 5 7\n1 x\n")
     with pytest.raises(InputError, match="line 2: expected a user and its items, all whole numbers"):
         read_interactions(path)

@@ -77,7 +77,7 @@ def test_the_published_splits_are_read_from_a_folder(tmp_path: Path) -> None:
     (tmp_path / "gowalla").mkdir()
     for part, lines in (("train", ["0 1 2 3 4", "1 2 3 5 6", "2 1 4 5 6"]), ("test", ["0 5", "1 1", "2 3"])):
         (tmp_path / "gowalla" / f"{part}.txt").write_text("\n".join(lines) + "\n")
-    (test,) = known_suite().named(["gowalla"])
+    (test,) = known_suite().named(["gowalla"], ["iid"])
     assert test.missing(str(tmp_path)) is None
     split = test.split(str(tmp_path))
     assert (len(split.consumed), len(split.test), split.validation_how) == (12, 3, "random")

@@ -104,6 +104,19 @@ def test_another_run_is_refused(two: Path) -> None:
         SpreadCheckpoints(two, {"seeds": [1]}, world=World.alone()).load()
 
 
+def test_of_other_work_it_is_passed_over_and_then_removed(two: Path, tmp_path: Path) -> None:
+    for file in two.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    own = SpreadCheckpoints(tmp_path, {"seeds": [1]}, strict=False, world=World.alone())
+    assert own.load() is None
+    assert own.notes == []
+    own.save(held(World.alone(), 3), {"step": 3})
+    assert [path.name[:8] for path in tmp_path.iterdir()] == ["00000003"] * 2
+    found = own.load()
+    assert found is not None
+    assert found[1] == {"step": 3}
+
+
 def test_without_a_manifest_there_is_no_checkpoint(tmp_path: Path) -> None:
     write(World.alone(), tmp_path, 1)
     for manifest in tmp_path.glob("*.json"):

@@ -79,7 +79,7 @@ def test_a_folder_in_parts_is_read_by_one_process_as_any_other(log: Path, tmp_pa
 
 
 def test_the_model_and_its_numbers_do_not_depend_on_how_many_trained_it(log: Path, tmp_path: Path) -> None:
-    ended = {size: trained(size, log, tmp_path / str(size), "--json") for size in (1, 2, 3)}
+    ended = {size: trained(size, log, tmp_path / str(size), "--json", "--explain") for size in (1, 2, 3)}
     for answers in ended.values():
         assert [code for code, _, _ in answers] == [0] * len(answers), answers
         assert all(out == err == "" for _, out, err in answers[1:])  # rank 0 speaks

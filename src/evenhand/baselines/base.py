@@ -18,10 +18,11 @@ import torch
 
 from evenhand.data.describe import fingerprint
 from evenhand.data.interactions import Interactions
+from evenhand.data.recency import check_times
 from evenhand.data.splits import Split, share_vocabulary
 from evenhand.models.base import Model
 from evenhand.models.factors import FactorModel
-from evenhand.models.item_weights import ItemTable, ItemWeightModel
+from evenhand.models.item_weights import MOST_RECENCY, ItemTable, ItemWeightModel
 from evenhand.training.method import PLAIN, Conditions, Fit, Method, RunOptions, metrics_json
 from evenhand.training.run import versions
 from evenhand.training.settings import resolve_device
@@ -44,7 +45,7 @@ class Baseline(Method):
 
     @abstractmethod
     def fit_pairs(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> Model:
-        """Learn from the pairs of `train`; ratings and times are not looked at. Tensors may stay on the device."""
+        """Learn from the pairs of `train`; ratings are not looked at. Tensors may stay on the device."""
 
     def settle(
         self, train: Interactions, held: Interactions | None, seed: int, device: torch.device, run: RunOptions = PLAIN
@@ -60,7 +61,10 @@ class Baseline(Method):
 
     def item_model(self, train: Interactions, table: ItemTable) -> ItemWeightModel:
         """A model whose users are what they interacted with, and whose items have weights for each other."""
-        return ItemWeightModel(table, known=train, seen=train, info=self.description())
+        recency = float(getattr(self, "recency", 0))
+        if recency:
+            check_times(train, f"the recency of {self.name}")
+        return ItemWeightModel(table, known=train, seen=train, info=self.description(), recency=recency)
 
     # ---- the contract
 
@@ -164,6 +168,12 @@ def check_number(name: str, value: Any, *, zero: bool) -> None:
     if not is_number or not value >= 0 or (value == 0 and not zero):
         raise InputError(f"{name} must be a {'number of at least 0' if zero else 'positive number'}, not {value}.")
     _check_size(name, value)
+
+
+def check_recency(value: Any) -> None:
+    check_number("recency", value, zero=True)
+    if value > MOST_RECENCY:
+        raise InputError(f"recency may be up to {MOST_RECENCY}, not {one_line(value, 30)}.")
 
 
 def _check_size(name: str, value: float) -> None:

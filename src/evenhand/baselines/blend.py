@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -106,32 +107,31 @@ class Blend(Baseline):
             return self._with_shares(self.shares, train, seed, device, run), self
         again = held is None or not len(held)
         rest, held = held_out_share(train, HELD_OUT) if held is None or again else (train, held)
-        fits = []
+        fits, kept = [], Workshop(run.checkpoints, rest, held, seed)
         for done, part in enumerate(self.parts):
-            fits.append(fit_part(part, rest, held, seed, device))
+            fits.append(kept.fitted(part, partial(fit_part, part, rest, held, seed, device)))
             if run.on_epoch:
                 run.on_epoch(done + 1, len(self.parts), {})
         lists = Shortlists.of([cast("Part", fit.model) for fit in fits], rest, held)
         shares, _ = found_weights(lists, [part.name in SIGNED for part in self.parts])
-        kept = [n for n, share in enumerate(shares) if share]
-        counting = tuple(shares[n] for n in kept)
+        taken = [n for n, share in enumerate(shares) if share]
+        counting = tuple(shares[n] for n in taken)
         final = replace(
-            self, parts=tuple(lasting(fits[n].again or self.parts[n], fits[n].epochs) for n in kept), shares=counting
+            self, parts=tuple(lasting(fits[n].again or self.parts[n], fits[n].epochs) for n in taken), shares=counting
         )
         if again:
             model = final._with_shares(counting, train, seed, device, run)
             return model.having(info={**model.info, "settled_on": lists.settled_on}), final
         info = final.info(self.label, dict(zip(self.names, shares, strict=True))) | {"settled_on": lists.settled_on}
-        return BlendModel(
-            tuple(cast("Part", fits[n].model) for n in kept), counting, train, seeds=(seed,), info=info, fitted_to=train
-        ), final
+        models = tuple(cast("Part", fits[n].model) for n in taken)
+        return BlendModel(models, counting, train, seeds=(seed,), info=info, fitted_to=train), final
 
     def _with_shares(
         self, shares: Sequence[float], train: Interactions, seed: int, device: torch.device, run: RunOptions
     ) -> BlendModel:
         models, kept = [], Workshop(run.checkpoints, train, train.take(np.zeros(len(train), dtype=bool)), seed)
         for done, part in enumerate(self.parts):
-            models.append(kept.fitted(part, partial(_fit_all, part, train, seed, device)))
+            models.append(cast("Part", kept.fitted(part, partial(fit_part, part, train, None, seed, device)).model))
             if run.on_epoch:
                 run.on_epoch(done + 1, len(self.parts), {})
         info = self.info(self.label, dict(zip(self.names, shares, strict=True)))
@@ -142,16 +142,22 @@ class Blend(Baseline):
         return {**self.description(), "method": label, "settled": settled}
 
 
-def _fit_all(part: Method, train: Interactions, seed: int, device: torch.device) -> Part:
-    return cast("Part", fit_part(part, train, None, seed, device).model)
-
-
-def fit_part(part: Method, pairs: Interactions, held: Interactions | None, seed: int, device: torch.device) -> Fit:
-    """One part, fitted; what is trained stops on `held`."""
+def fit_part(
+    part: Method,
+    pairs: Interactions,
+    held: Interactions | None,
+    seed: int,
+    device: torch.device,
+    checkpoints: Path | None = None,
+) -> Fit:
+    """One part, fitted; what is trained stops on `held`, and goes on from its checkpoints."""
     nothing = pairs.take(np.zeros(len(pairs), dtype=bool))
     split = Split(pairs, held if part.side_by_side else None, nothing, "a part of a blend", ())
     with subtask(part.label) as on_epoch:
-        return part.fit(split, seeds=(seed,), k=1, device=device, on_epoch=on_epoch)
+        return part.fit(
+            split, seeds=(seed,), k=1, device=device, on_epoch=on_epoch,
+            checkpoints=checkpoints, resume="matching",
+        )  # fmt: skip
 
 
 def part_name(part: Method) -> str:

@@ -1,7 +1,8 @@
 """Which items share users, and how many: what ItemKNN and EASE are made of.
 
 `G_ij = Σ w_u` over the users u who have both items i and j; with every w_u = 1 it is the Gram matrix XᵀX. G is
-sparse where users have few of many items, so it is made row by row and never written out as a whole.
+sparse where users have few of many items, so it is made row by row and never written out as a whole. With a window
+only items that a user had near each other in time count, by how near.
 Importing this module loads numba.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -18,9 +20,11 @@ from torch import Tensor
 
 from evenhand.data.csr import slices_within
 from evenhand.data.interactions import Interactions
+from evenhand.data.recency import time_order
 from evenhand.utils.compiled import compiled
 
 _Found = TypeVar("_Found")
+_DISTANCE_EXPONENT = 0.7
 _BLOCK_PAIRS = 2**20
 """Pairs of pairs that one call counts: enough to outweigh the call, few enough to bound its memory."""
 
@@ -42,12 +46,15 @@ class Cooccurrence:
     train: Interactions
     user_weights: np.ndarray
     """float64 [n_users], positive: w_u"""
+    window: int = 0
+    """How many places apart, in the order of time, two items of a user may be to count; 0 for any."""
 
     @property
     def pairs(self) -> np.ndarray:
         """int64 [n_items]: the terms of each row of G, an upper bound of its non-zeros."""
         indptr, users = self.train.by_item
-        total = np.concatenate([[0], np.cumsum(self.train.activity[users])])
+        terms = self.train.activity[users]
+        total = np.concatenate([[0], np.cumsum(np.minimum(terms, 2 * self.window + 1) if self.window else terms)])
         return total[indptr[1:]] - total[indptr[:-1]]
 
     def norms(self) -> np.ndarray:
@@ -80,9 +87,16 @@ class Cooccurrence:
         assert len(lengths) == n_items
         return np.concatenate([[0], np.cumsum(lengths)]), items, values
 
-    @property
+    @cached_property
     def _arrays(self) -> tuple[np.ndarray, ...]:
-        return (*self.train.by_item, self.train.indptr, self.train.items, self.user_weights)
+        by_item, indptr, items = self.train.by_item, self.train.indptr, self.train.items
+        if not self.window:
+            return (*by_item, indptr, items, self.user_weights, np.empty(0, np.int64), np.empty(0))
+        order = time_order(self.train)
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
+        nearness = np.maximum(np.arange(self.window + 1), 1.0) ** -_DISTANCE_EXPONENT
+        return (*by_item, indptr, items[order], self.user_weights, place[np.argsort(items, kind="stable")], nearness)
 
     def _by_blocks(self, work: Callable[[slice], _Found]) -> list[_Found]:
         blocks = list(slices_within(self.pairs, _BLOCK_PAIRS))
@@ -115,20 +129,30 @@ def _fill_row(
     user_start: np.ndarray,
     seen: np.ndarray,
     user_weights: np.ndarray,
+    places: np.ndarray,
+    nearness: np.ndarray,
     row: np.ndarray,
     filled: np.ndarray,
 ) -> int:
-    """Add row `item` of G to `row`, which is 0, and list the n items where it no longer is; returns n."""
-    n = 0
+    """Add row `item` of G to `row`, which is 0, and list the n items where it no longer is; returns n.
+
+    With a window, `places` says where in `seen`, which is in the order of time, the item stands for each of its users,
+    and `nearness` what another counts by its distance from there; without one both are empty.
+    """
+    n, reach = 0, len(nearness) - 1
     for place in range(item_start[item], item_start[item + 1]):
         user = users[place]
-        weight = user_weights[user]
-        for other in range(user_start[user], user_start[user + 1]):
+        weight, first, last = user_weights[user], user_start[user], user_start[user + 1]
+        here = first
+        if reach > 0:
+            here = places[place]
+            first, last = max(first, here - reach), min(last, here + reach + 1)
+        for other in range(first, last):
             j = seen[other]
             if row[j] == 0:
                 filled[n] = j
                 n += 1
-            row[j] += weight
+            row[j] += weight * nearness[abs(other - here)] if reach > 0 else weight
     return n
 
 
@@ -141,12 +165,14 @@ def _norms(
     user_start: np.ndarray,
     seen: np.ndarray,
     user_weights: np.ndarray,
+    places: np.ndarray,
+    nearness: np.ndarray,
     norms: np.ndarray,
 ) -> None:
     n_items = len(item_start) - 1
     row, filled = np.zeros(n_items), np.empty(n_items, np.int32)
     for item in range(first, last):
-        n = _fill_row(item, item_start, users, user_start, seen, user_weights, row, filled)
+        n = _fill_row(item, item_start, users, user_start, seen, user_weights, places, nearness, row, filled)
         total = 0.0
         for place in range(n):
             total += row[filled[place]] ** 2
@@ -163,6 +189,8 @@ def _nearest(
     user_start: np.ndarray,
     seen: np.ndarray,
     user_weights: np.ndarray,
+    places: np.ndarray,
+    nearness: np.ndarray,
     norms: np.ndarray,
     shrink: float,
     power: float,
@@ -177,7 +205,7 @@ def _nearest(
     near, similarity = np.empty(n_items, np.int32), np.empty(n_items, np.float32)
     end = 0
     for item in range(first, last):
-        n, m = _fill_row(item, item_start, users, user_start, seen, user_weights, row, filled), 0
+        n, m = _fill_row(item, item_start, users, user_start, seen, user_weights, places, nearness, row, filled), 0
         for place in range(n):
             j = filled[place]
             if j != item:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.baselines.base import Baseline, check_integer, check_number, solvable
+from evenhand.baselines.base import Baseline, check_integer, check_number, check_recency, solvable
 from evenhand.data.csr import gather_rows
 from evenhand.data.interactions import Interactions
 from evenhand.models.item_weights import DenseTable, ItemWeightModel
@@ -40,6 +40,9 @@ class EASE(Baseline):
     max_items: int | Literal["all"] = "all"
     """Weights are learned between the items with the most pairs, this number; the others have none and score 0. Time
     grows with the cube of the items, memory with the square."""
+    recency: float = 0
+    """How fast what a user had earlier loses weight in their scores: the item before the last r counts
+    `(1 + r)^-recency`. Needs timestamps."""
 
     def __post_init__(self) -> None:
         check_number("l2", self.l2, zero=False)
@@ -47,6 +50,7 @@ class EASE(Baseline):
             check_number(name, getattr(self, name), zero=True)
         if self.max_items != "all":
             check_integer("max_items", self.max_items)
+        check_recency(self.recency)
 
     def fit_pairs(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> ItemWeightModel:
         device, kept = torch.device(device), self._kept(train)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evenhand.baselines.base import Baseline, check_integer
+from evenhand.baselines.base import Baseline, check_integer, check_recency
 from evenhand.data.interactions import Interactions
 from evenhand.models.graph_filter import LARGEST_EXPONENT, GraphFilter, power, sparse_rows
 from evenhand.models.item_weights import ItemWeightModel
@@ -39,9 +39,13 @@ class GFCF(Baseline):
     """b, likewise for the directions."""
     eigen_power: float = 0
     """p: the power of its eigenvalue by which a direction is scaled: 0 treats all alike, 1 follows S itself."""
+    recency: float = 0
+    """How fast what a user had earlier loses weight in x: the item before the last r counts `(1 + r)^-recency`.
+    Needs timestamps."""
 
     def __post_init__(self) -> None:
         check_integer("factors", self.factors, least=0)
+        check_recency(self.recency)
         for name in ("alpha", "linear_exponent", "spectral_exponent", "eigen_power"):
             value, least = getattr(self, name), 0 if name == "eigen_power" else -LARGEST_EXPONENT
             if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= LARGEST_EXPONENT:
@@ -74,7 +78,11 @@ def smoothest_directions(train: Interactions, k: int, device: torch.device) -> t
     for _ in range(_ITERATIONS):
         basis = torch.linalg.qr(to_items @ (to_users @ basis))[0]
     image = to_users @ basis
-    values, within = torch.linalg.eigh((image.T @ image).double())
+    within_basis = (image.T @ image).double()
+    try:
+        values, within = torch.linalg.eigh(within_basis)
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # a GPU's solver gives up where LAPACK does not
+        values, within = (one.to(device) for one in torch.linalg.eigh(within_basis.cpu()))
     first = values.argsort(descending=True)[:k]
     return values[first].float().clamp(min=0), (basis @ within[:, first].float()).contiguous()
 

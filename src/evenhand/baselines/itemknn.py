@@ -12,8 +12,9 @@ from typing import Literal
 import numpy as np
 import torch
 
-from evenhand.baselines.base import Baseline, check_integer, check_number
+from evenhand.baselines.base import Baseline, check_integer, check_number, check_recency
 from evenhand.data.interactions import Interactions
+from evenhand.data.recency import check_times
 from evenhand.models.item_weights import ItemWeightModel, SparseTable
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.memory import check_memory
@@ -28,7 +29,8 @@ class ItemKNN(Baseline):
     """`s(u, j) = Σ_{i ∈ N(j) ∩ I_u} sim(i, j)` with `sim(i, j) = (G_ij / (n_i·n_j + shrink))^power`.
 
     `G_ij = Σ a_u^-user_exponent` over the users u of both items, a_u being how many items u has;
-    `n_i = (number of users of i)^item_exponent`, or with `norm=gram` `‖G_i‖^item_exponent`.
+    `n_i = (number of users of i)^item_exponent`, or with `norm=gram` `‖G_i‖^item_exponent`. With a `window`, only
+    items that a user had at most so many places apart count together, d places apart by `d^-0.7`.
     """
 
     neighbours: int | Literal["all"] = 100
@@ -43,6 +45,11 @@ class ItemKNN(Baseline):
     """The larger, the less a user with many items says about two of them; Turbo-CF's α is half of it."""
     power: float = 1
     """Of the similarity, elementwise: above 1 the nearest count for more."""
+    window: int = 0
+    """How many places apart, in the order of time, two items of a user may be to count together; 0 for any."""
+    recency: float = 0
+    """How fast what a user had earlier loses weight in their scores: the item before the last r counts
+    `(1 + r)^-recency`. This and `window` need timestamps."""
 
     def __post_init__(self) -> None:
         if self.neighbours != "all":
@@ -53,6 +60,8 @@ class ItemKNN(Baseline):
         check_number("item_exponent", self.item_exponent, zero=True)
         check_number("user_exponent", self.user_exponent, zero=True)
         check_number("power", self.power, zero=False)
+        check_integer("window", self.window, least=0)
+        check_recency(self.recency)
         if max(self.item_exponent, self.user_exponent, self.power) > 10:
             raise InputError("item_exponent, user_exponent and power may be up to 10.")
 
@@ -61,7 +70,8 @@ class ItemKNN(Baseline):
 
     def work(self, train: Interactions) -> float:
         each = 8e-8 if self.neighbours == "all" else 3.5e-8
-        return each * float(np.square(train.activity, dtype=np.float64).sum())
+        near = train.activity if not self.window else np.minimum(train.activity, 2 * self.window + 1)
+        return each * float((near * train.activity.astype(np.float64)).sum())
 
 
 def similarities(train: Interactions, knn: ItemKNN) -> SparseTable:
@@ -72,7 +82,9 @@ def similarities(train: Interactions, knn: ItemKNN) -> SparseTable:
 
     n_items = train.n_items
     most = n_items if knn.neighbours == "all" else min(int(knn.neighbours), n_items)
-    together = Cooccurrence(train, np.maximum(train.activity, 1.0) ** -knn.user_exponent)
+    if knn.window:
+        check_times(train, "the window of itemknn")
+    together = Cooccurrence(train, np.maximum(train.activity, 1.0) ** -knn.user_exponent, knn.window)
     needed = _BYTES_A_NEIGHBOUR * int(np.minimum(together.pairs, most).clip(max=n_items).sum())
     check_memory(needed, torch.device("cpu"), f"itemknn with {most:,} neighbours an item", "lower neighbours")
     lengths = together.norms() if knn.norm == "gram" else train.popularity.astype(np.float64)

@@ -29,6 +29,7 @@ from evenhand.data.splits import has_order, held_out_share
 from evenhand.encoders import MF, Encoder, LightGCN
 from evenhand.models.base import Model
 from evenhand.models.blend_model import BlendModel, Part
+from evenhand.models.item_weights import ItemWeightModel
 from evenhand.objectives import Softmax
 from evenhand.samplers import UniformSampler
 from evenhand.training.evaluation import Evaluator
@@ -61,8 +62,10 @@ _LEAST_TRAINING = 5.0
 """Seconds below which training is not begun."""
 _CHEAP = 0.03
 """Share of the budget below which every closed form of a family is tried before anything is trained."""
-_CORES = {"cpu": 2, "cuda": 40}
+_CORES = {"cpu": 2, "cuda": 200}
 """How many cores a device is worth, for estimates."""
+_RECENCIES = (0.0, 0.4, 0.8)
+"""How fast what a user had earlier may lose weight, where there are times: tried on every fitted item-based part."""
 clock: Callable[[], float] = time.perf_counter
 
 
@@ -134,6 +137,8 @@ class Tried:
     """NDCG@20 on the held-out pairs"""
     seconds: float
     epochs: tuple[int, ...] = ()
+    asked: Method | None = None
+    """The method before its recency was settled, by which it is kept."""
 
     def record(self, share: float) -> dict[str, Any]:
         """For the table of what was tried."""
@@ -184,7 +189,7 @@ class Search:
                     news = {} if last is None else {"part": last.method.label, "ndcg": [last.ndcg]}
                     self.on_step(round(min(self.spent, self.budget)), round(self.budget), news)
                 if stop() and self.tried:
-                    raise StoppedError(self.workshop.how_to_go_on(len(self.tried)))
+                    raise self.workshop.stopped(len(self.tried))
 
     @property
     def spent(self) -> float:
@@ -231,25 +236,50 @@ class Search:
         return method.work(self.pairs) / _CORES[self.device.type]
 
     def _try(self, family: str, method: Method) -> None:
-        kept = self.workshop.find(method)
-        if kept is not None:
-            self.tried.append(Tried(family, method, None, kept["ndcg"], kept["seconds"], tuple(kept["epochs"])))
+        found = self.workshop.find(method)
+        if found is not None:
+            settled = method.having({"recency": found["recency"]}) if found.get("recency") else method
+            self.tried.append(
+                Tried(family, settled, None, found["ndcg"], found["seconds"], tuple(found["epochs"]), asked=method)
+            )
+            self.began -= found["seconds"]  # the budget is that of both runs
             return
+        asked = method
         if method.side_by_side:
-            method = method.having({"seconds": self.left / 2})
+            method = self.workshop.limited(method, self.left / 2)
         began = clock()
         try:
-            fit = fit_part(method, self.pairs, self.held, self.seed, self.device)
-        except StoppedError:
-            raise
+            kept = self.workshop.checkpoints(method)
+            fit = fit_part(method, self.pairs, self.held, self.seed, self.device, kept)
+        except StoppedError as stop:
+            raise self.workshop.stopped(len(self.tried)) from stop
         except (InputError, RunError):  # too large for this machine, or without a solution: others remain
             self.families[family].clear()
             return
-        seconds = clock() - began
-        value = self.evaluator.evaluate([fit.model.scorer(fit.model.best)])[0][self.k].mean("ndcg")
-        one = Tried(family, method, cast("Part", fit.model), value, seconds, fit.epochs)
+        elapsed = clock() - began
+        seconds = max(elapsed, fit.seconds)  # of an earlier run too, where one had begun it
+        self.began -= seconds - elapsed
+        part = cast("Part", fit.model)
+        method, part, value = self._with_recency(method, part, self._value(part))
+        one = Tried(family, method, part, value, seconds, fit.epochs, asked)
         self.workshop.keep(one)
         self.tried.append(one)
+
+    def _value(self, model: Model) -> float:
+        return self.evaluator.evaluate([model.scorer(model.best)])[0][self.k].mean("ndcg")
+
+    def _with_recency(self, method: Method, part: Part, value: float) -> tuple[Method, Part, float]:
+        """The same with the recency that does best: it changes how a fitted part is used, and costs no fit."""
+        found = method, part, value
+        timed = self.pairs.timestamps is not None and "recency" in method.parameters()
+        if not timed or not isinstance(part, ItemWeightModel):
+            return found
+        for recency in _RECENCIES:
+            if recency != part.recency:
+                other = part.having(recency=recency)
+                value = self._value(other)
+                found = max(found, (method.having({"recency": recency}), other, value), key=lambda each: each[2])
+        return found
 
     def blend(self) -> list[tuple[Tried, float]]:
         """The parts that count, with their shares."""
@@ -282,7 +312,8 @@ def aim_of(pairs: Interactions, held: Interactions) -> Aim:
 def candidates(pairs: Interactions, aim: Aim, device: torch.device) -> dict[str, list[Method]]:
     """What is worth a try, by family, the most promising first; cheap families come first.
 
-    For the aim items, few neighbours and no popularity in the weights do best; for the others, many and some.
+    For the aim items, few neighbours and no popularity in the weights do best; for the others, many and some. Where
+    there are times, what users had near each other counts too.
     """
     even = aim == "items"
     on_gpu = device.type == "cuda"
@@ -311,7 +342,9 @@ def candidates(pairs: Interactions, aim: Aim, device: torch.device) -> dict[str,
             GFCF(512, 0.1, 0, 0.5),
         ]
     )
+    near = [ItemKNN(20 if even else 300, 0, "gram", item_exponent=0.5 if even else 0.3, window=w) for w in (20, 5)]
     als = [ALS(256, 100, l2, nu=1) for l2 in (200, 500)] if not even else [ALS(256, 30, 100)]
+    als += [ALS(512, 100, 200, nu=1)] if on_gpu and not even else []
     ridges = [300, 100, 1000]
     most: int | Literal["all"] = "all" if on_gpu or pairs.n_items <= _EASE_ITEMS else _EASE_ITEMS
     ease = [
@@ -329,9 +362,10 @@ def candidates(pairs: Interactions, aim: Aim, device: torch.device) -> dict[str,
     return {
         "popular": [Popular(half_life=h, log=True) for h in ((0.05, 0.02, 0.2) if aim == "next" else (0,))],
         "itemknn": list(knn),
+        **({"nearby": list(near)} if pairs.timestamps is not None else {}),
         "gfcf": list(filters),
         "ease": list(ease),
         "als": list(als),
-        "softmax": [softmax(temperature, MF(dim=width)) for temperature in (0.1, 0.2, 0.14, 0.07)],
-        **({"lightgcn": [softmax(t, LightGCN(dim=width, layers=1)) for t in (0.1, 0.2)]} if on_gpu else {}),
+        "softmax": [softmax(temperature, MF(dim=width)) for temperature in (0.1, 0.2, 0.07, 0.14)],
+        **({"lightgcn": [softmax(t, LightGCN(dim=width, layers=1)) for t in (0.1, 0.07, 0.2)]} if on_gpu else {}),
     }

@@ -76,6 +76,7 @@ def command(
     from torch import device
 
     from evenhand.cli import remembered, show
+    from evenhand.data.write import formulas_noted
     from evenhand.metrics.lists import count
     from evenhand.models.factors import load
     from evenhand.models.filters import Asked, joined, notes_of
@@ -131,6 +132,7 @@ def command(
         notes += notes_of(lists)
         lists, rows, into = finished(lists), len(lists), ""
         if out is not None:
+            notes += formulas_noted(lists, out)
             _write(remembered.with_own_names(lists, loaded), out, table)
     if json:
         if out is None:

@@ -57,7 +57,7 @@ def command(
     from pathlib import Path
 
     from evenhand.cli import inputs, show
-    from evenhand.data.write import check_target, write_table
+    from evenhand.data.write import check_target, formulas_noted, write_table
     from evenhand.metrics.lists import ListColumns
     from evenhand.models.rerank import rerank_lists
     from evenhand.models.rerank.strength import TOLERANCE
@@ -76,15 +76,16 @@ def command(
         recs, known, method, strength, k, later, tolerance=allowed, hot=hot or "honest", columns=columns
     )
     write_table(found.table, Path(to))
+    notes = [*found.notes, *formulas_noted(found.table, to)]
     if json:
         document = {"to": to, "rows": len(found.table), "method": method, "strength": found.strength, "k": k}
         choice = {"tolerance": allowed, "hot": found.hot, "trials": [one.to_json() for one in found.trials]}
-        show.print_json(document | {"choice": choice if found.trials else None, "notes": list(found.notes)})
+        show.print_json(document | {"choice": choice if found.trials else None, "notes": notes})
         return
     screen = show.console()
     if found.trials:
         _print_choice(screen, found, k, allowed)
-    show.print_notes(screen, found.notes)
+    show.print_notes(screen, notes)
     show.print_sentence(
         screen,
         f"{len(found.table):,} recommendations written to {to} ({method}, strength {found.strength:g}).",

@@ -100,7 +100,8 @@ def search_folder(out: str, force: bool, local: bool) -> Iterator[Path]:
 
 def check_model(model: str | None, out: str, refit: bool, force: bool) -> None:
     """Refuse a place for the model that could not be written to after the search, before it begins."""
-    from evenhand.experiments.output import check_folder
+    from evenhand.experiments.output import check_folder, checkpoints_beside
+    from evenhand.models.folder import check_ours
 
     if model is None:
         if refit:
@@ -109,10 +110,12 @@ def check_model(model: str | None, out: str, refit: bool, force: bool) -> None:
     folder, search = Path(model).resolve(), Path(out).resolve()
     if folder == search or folder in search.parents:
         raise InputError(f"--model {model} holds the folder of the search; name another one for the model.")
-    if folder.is_dir() and any(folder.iterdir()) and not force:
+    unfinished = checkpoints_beside(model).is_dir()
+    if folder.is_dir() and any(folder.iterdir()) and not force and not unfinished:
         # Not a word of --force, which would begin the search again.
         raise InputError(f"{model} already holds files; name another folder for the model.")
     check_folder(model, force=True)
+    check_ours(folder)
 
 
 def _check_option(method: Method, name: str) -> None:

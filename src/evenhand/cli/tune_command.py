@@ -169,28 +169,36 @@ def _write_model(
     result: TuneResult, plan: Plan, training: Training, folder: str, refit: bool, force: bool
 ) -> list[Row]:
     """Train what was chosen with the seeds of a trial; returns how it does on test."""
+    from pathlib import Path
 
     from evenhand.cli.train_command import say_size
     from evenhand.experiments.compare import rows_of
-    from evenhand.utils.errors import StoppedError
+    from evenhand.experiments.output import checkpoints_beside, stops_explained
+    from evenhand.training.checkpoints import discard
+    from evenhand.training.method import RunOptions
+    from evenhand.utils.locks import one_process
     from evenhand.utils.progress import task
 
     split, one = plan.source.split, result.ready
     lengths = tuple(k for k in (5, 10, 20) if k <= split.n_items) or (split.n_items,)
-    try:
+    kept = checkpoints_beside(folder)
+    with one_process(Path(folder)), stops_explained(kept, "run the same command again to go on"):
+        if force:
+            discard(kept)
         with task(one.label) as on_epoch:
             fitted = one.fit(
                 split, seeds=training.seeds, protocol=plan.conditions.protocol, k=lengths,
-                device=training.device, on_epoch=on_epoch,
+                device=training.device, on_epoch=on_epoch, checkpoints=kept, resume="matching",
             )  # fmt: skip
-        model = one.refit(fitted, split, device=training.device) if refit else fitted.model
-    except (StoppedError, KeyboardInterrupt) as stop:
-        message = "stopped while the model was trained; all trials are kept: run the same command again."
-        raise StoppedError(message) from stop
-    say_size(model)
-    found = {"metric": result.metric, "pick": result.pick, "trial": result.picked.number}
-    info: dict[str, Any] = {**model.info, "data": plan.data, "search": found}
-    model.having(info=info).save(folder, force=force)
+        model = fitted.model
+        if refit:
+            with task(f"{one.label}, on all data") as on_epoch:
+                model = one.refit(fitted, split, device=training.device, run=RunOptions(on_epoch, kept / "refit"))
+        say_size(model)
+        found = {"metric": result.metric, "pick": result.pick, "trial": result.picked.number}
+        info: dict[str, Any] = {**model.info, "data": plan.data, "search": found}
+        model.having(info=info).save(folder, force=True)
+        discard(kept)
     return rows_of(one, fitted.results)
 
 

@@ -36,7 +36,7 @@ def command(
     join by their attributes, without any training of theirs; this goes without newer logs too.
     """
     from evenhand.cli import inputs, remembered, show
-    from evenhand.experiments.output import check_folder, extended_record
+    from evenhand.experiments.output import check_folder, checkpoints_beside, extended_record, stops_explained
     from evenhand.methods import made_by
     from evenhand.metrics.lists import count
     from evenhand.models.factors import load
@@ -50,13 +50,14 @@ def command(
 
     if data is None and newcomers.new_items is None:
         raise InputError("give a file of newer interactions, or new items with --new-items, or both.")
+    checkpoints = checkpoints_beside(out)
+    force = force or checkpoints.is_dir()  # an update that was killed, at its last stroke perhaps
     folder = check_folder(out, force)
     check_ours(folder)
     old = updated = load(model)
     item = reading.item if remembered.is_given(context, "item") else None
     notes: list[str] = []
-    checkpoints = folder.with_name(f".{folder.name}.checkpoints")  # beside it: the folder is replaced at one stroke
-    with one_process(folder):
+    with one_process(folder), stops_explained(checkpoints, "run the same command again to go on"):
         check_folder(folder, force)  # again: another process may have finished here meanwhile
         if data is not None:
             how, said = remembered.reading_for(data, reading, context, old)

@@ -151,7 +151,7 @@ def run_benchmark(
             run = (_in_a_process if isolated else _measured)(cell, work)
         except KeyboardInterrupt:
             raise StoppedError(
-                f"stopped; {place} of {len(open_cells)} cells are finished and kept: run the same command to go on."
+                "stopped", f"{place} of {len(open_cells)} cells are finished and kept: run the same command to go on"
             ) from None
         with one_process(folder, wait=True):
             _keep(run, folder)

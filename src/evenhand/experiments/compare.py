@@ -219,8 +219,9 @@ def compare(
                 one = chosen[place] = found.chosen
             on_epoch = begin(one.label) if begin else None
             folder = checkpoints / f"{place:02d}" if checkpoints else None
-            fit = one.fit_under(conditions, RunOptions(on_epoch, folder, resume))
-            fit = fits[one.label] = refitted_fit(one, fit, conditions) if refit else fit
+            run = RunOptions(on_epoch, folder, resume)
+            fit = one.fit_under(conditions, run)
+            fit = fits[one.label] = refitted_fit(one, fit, conditions, run) if refit else fit
             if on_epoch and not fit.epochs:
                 on_epoch(1, 1, {})
             for name, part in (other_tests or {}).items():

@@ -68,7 +68,7 @@ def _protocol(conditions: Conditions, settings: Settings) -> str:
     patience = "" if settings.patience is None else f" or {settings.patience} without a better one"
     there = split.validation.active_users
     measured = min(there, settings.eval_users or EVALUATED_UP_TO)
-    users, sample = int((split.test.activity > 0).sum()), users_within_reach(split.test)
+    users, sample = split.test.active_users, users_within_reach(split.test)
     tested = "all users" if users <= sample else f"{sample:,} of {users:,} users"
     return (
         f"honest, at most {settings.epochs} epochs{patience}, by NDCG@{min(STOPPING_K, split.n_items)} of "

@@ -18,7 +18,7 @@ from evenhand.experiments.compare import CompareResult
 from evenhand.experiments.tune import TuneResult
 from evenhand.training.checkpoints import discard
 from evenhand.utils.atomic import atomic_file
-from evenhand.utils.errors import InputError
+from evenhand.utils.errors import InputError, StoppedError
 from evenhand.utils.locks import one_process
 from evenhand.utils.world import World
 
@@ -67,9 +67,29 @@ def run_folder(folder: Path | None, force: bool, resume: bool) -> Iterator[Path 
         if not resume:
             discard(checkpoints)
         world.barrier()
-        yield checkpoints
+        with stops_explained(checkpoints, "go on with --resume"):
+            yield checkpoints
         world.barrier()
         discard(checkpoints)
+
+
+def checkpoints_beside(model: str | Path) -> Path:
+    """Where the training of a model keeps its checkpoints: beside the folder, which is replaced at one stroke."""
+    folder = Path(model)
+    return folder.with_name(f".{folder.name}.checkpoints")
+
+
+@contextmanager
+def stops_explained(checkpoints: Path, how: str) -> Iterator[None]:
+    """Whoever stops the work in the block reads in one line that it is kept, and how to go on."""
+    try:
+        yield
+    except (StoppedError, KeyboardInterrupt) as stop:
+        if not checkpoints.is_dir():
+            raise
+        if isinstance(stop, StoppedError):
+            raise StoppedError(stop.done, f"everything is saved: {how}") from stop
+        raise StoppedError("stopped", f"what is finished is saved: {how}") from stop
 
 
 def write_comparison(result: CompareResult, folder: Path, origin: dict[str, Any]) -> dict[str, pa.Table]:

@@ -99,6 +99,7 @@ RANGES: Mapping[type, Space] = {
 _SIZE = "the size of the model is a question of cost, and the same for everyone who is compared"
 _COST = "more is better, and slower"
 _PUBLISHED = "a variant for replications"
+_TIMES = "it belongs to logs with times, where the recipe tries it"
 
 _SOFTMAX_FIXED = {"shared": _COST, **dict.fromkeys(("similarity", "positive", "correction"), _PUBLISHED)}
 
@@ -133,8 +134,15 @@ FIXED: Mapping[type, Mapping[str, str]] = {
     **dict.fromkeys((Softmax, BSL, AUCSoftmax), _SOFTMAX_FIXED),
     PSL: {**_SOFTMAX_FIXED, "activation": _PUBLISHED},
     SLatK: {**_SOFTMAX_FIXED, "k": "it is the list that counts", "refresh": _COST},
+    ItemKNN: {"window": _TIMES, "recency": _TIMES},
+    GFCF: {"recency": _TIMES},
     Popular: {"half_life": "it belongs to tests by time", "log": "it changes no list"},
-    EASE: {"balance": "0 is the published method", "lift": "1 is the published method", "max_items": _COST},
+    EASE: {
+        "recency": _TIMES,
+        "balance": "0 is the published method",
+        "lift": "1 is the published method",
+        "max_items": _COST,
+    },
     ALS: {"iterations": _COST, "steps": _COST},
     Blend: dict.fromkeys(("parts", "shares"), "it settles its numbers itself"),
     Recipe: dict.fromkeys(("budget", "aim", "goal"), "it searches itself"),

@@ -106,8 +106,8 @@ def tune(
                     on_trial(len(done), trials, _news(done, goals))
                 _try_next(opened, one, evaluator, size, trials)
     except (StoppedError, KeyboardInterrupt) as stop:
-        rest = "run the same command again to go on (compare: with --resume)" if storage else "nothing was saved"
-        raise StoppedError(f"stopped after {len(done)} of {trials} trials; {rest}.") from stop
+        rest = "run the same command again to go on" if storage else "nothing was saved"
+        raise StoppedError(f"stopped after {len(done)} of {trials} trials", rest) from stop
     if on_trial:
         on_trial(len(done), len(done), _news(done, goals))
     if all(trial.problem for trial in done):

@@ -65,6 +65,11 @@ class Model(ABC):
     def explained(self) -> str:
         """One sentence on what a score is, for the model card."""
 
+    @property
+    def uses_times(self) -> bool:
+        """Whether scores depend on when users had what, so that a folder keeps the timestamps."""
+        return False
+
     @abstractmethod
     def scorer(self, replica: int) -> Score:
         """What scores the whole catalogue for users by index."""

@@ -139,6 +139,10 @@ class BlendModel(Model):
         }
         return {WEIGHTS[self.scale]: torch.tensor(self.weights, dtype=torch.float64), **named}
 
+    @property
+    def uses_times(self) -> bool:
+        return any(part.uses_times for part in self.parts)
+
     def damage(self) -> str | None:
         if not 0 < len(self.parts) == len(self.weights) or not all(type(weight) is float for weight in self.weights):
             return "its weights do not match its parts"

@@ -32,25 +32,31 @@ def by_threads(work: Callable[[int, int], None], n_rows: int) -> None:
 
 @compiled()
 def add_weights(
-    users: Any, starts: Any, seen: Any, indptr: Any, items: Any, weights: Any, out: Any, first: Any, last: Any
-) -> None:
-    """Add to the rows first…last-1 of `out` [n, n_items] the CSR rows (indptr, items, weights) of what users have."""
+    users: Any, starts: Any, seen: Any, counts: Any, indptr: Any, items: Any, weights: Any,
+    out: Any, first: Any, last: Any,
+) -> None:  # fmt: skip
+    """Add to the rows first…last-1 of `out` [n, n_items] the CSR rows (indptr, items, weights) of what users have.
+
+    Each is multiplied by what the pair counts for; `counts` may be empty, for 1.
+    """
     for row in range(first, last):
         mine = out[row]
         for place in range(starts[users[row]], starts[users[row] + 1]):
+            amount = counts[place] if len(counts) else np.float32(1)
             for entry in range(indptr[seen[place]], indptr[seen[place] + 1]):
-                mine[items[entry]] += weights[entry]
+                mine[items[entry]] += amount * weights[entry]
 
 
 @compiled()
 def propagate(
-    users: Any, starts: Any, seen: Any, item_start: Any, neighbours: Any, user_start: Any, items: Any,
+    users: Any, starts: Any, seen: Any, counts: Any, item_start: Any, neighbours: Any, user_start: Any, items: Any,
     before: Any, between: Any, after: Any, out: Any, first: Any, last: Any,
 ) -> None:  # fmt: skip
     """Add to the rows first…last-1 of `out` [n, n_items] two steps along a graph of users and items.
 
-    From what a user has, scaled by `before` [n_items], to all users of these items, scaled by `between`, and on to
-    their items, scaled by `after`. Sparse on both steps, so that the work is that of the paths there are.
+    From what a user has, by what it counts for (`counts` may be empty, for 1) and scaled by `before` [n_items], to all
+    users of these items, scaled by `between`, and on to their items, scaled by `after`. Sparse on both steps, so that
+    the work is that of the paths there are.
     """
     amount = np.zeros(len(user_start) - 1, dtype=out.dtype)
     reached = np.empty(len(amount), dtype=np.int32)
@@ -58,12 +64,13 @@ def propagate(
         n = 0
         for place in range(starts[users[row]], starts[users[row] + 1]):
             item = seen[place]
+            amount_each = before[item] * (counts[place] if len(counts) else np.float32(1))
             for entry in range(item_start[item], item_start[item + 1]):
                 other = neighbours[entry]
                 if amount[other] == 0:
                     reached[n] = other
                     n += 1
-                amount[other] += before[item]
+                amount[other] += amount_each
         mine = out[row]
         for place in range(n):
             other = reached[place]

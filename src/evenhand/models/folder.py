@@ -161,7 +161,8 @@ def _part(kind: str, tensors: Mapping[str, Tensor], pairs: pa.Table, common: Map
     """A model that is not made of others."""
     if kind in TABLES:
         seen = common["known"].take(pairs["touched"].to_numpy())
-        return ItemWeightModel(TABLES[kind].from_tensors(tensors), seen=seen, **common)
+        recency = float(tensors.get("recency", torch.tensor(0.0)))
+        return ItemWeightModel(TABLES[kind].from_tensors(tensors), seen=seen, recency=recency, **common)
     names = ("user_tables", "item_tables")
     tables = (tensors[names[0]], tensors[names[1]]) if set(names) <= set(tensors) else None
     return FactorModel(tensors["user_vectors"], tensors["item_vectors"], tables=tables, **common)
@@ -252,6 +253,8 @@ def _pairs(model: Model) -> dict[str, pa.Array]:
     columns = {"user": pa.array(known.users), "item": pa.array(known.items)}
     if model.seen is not None:
         columns["touched"] = pa.array(model.seen.contains(known.users, known.items))
+    if model.uses_times and known.timestamps is not None:
+        columns["timestamp"] = pa.array(known.timestamps)
     return columns
 
 
@@ -271,11 +274,15 @@ def _known(folder: Path, user_ids: pa.ChunkedArray, pairs: pa.Table) -> Interact
         raise InputError(f"{folder} is damaged: known.arrow holds pairs of unknown users or items.")
     if (np.diff(user * len(items) + item) <= 0).any():
         raise InputError(f"{folder} is damaged: the pairs in known.arrow are not in order.")
+    times = pairs["timestamp"] if "timestamp" in pairs.column_names else None
+    if times is not None and (times.type != pa.float64() or times.null_count):
+        raise InputError(f"{folder} is damaged: the timestamps in known.arrow are no numbers.")
     return Interactions(
         user_ids=users,
         item_ids=items,
         indptr=np.concatenate([[0], np.cumsum(np.bincount(user, minlength=len(users)))]).astype(np.int64),
         items=item.astype(np.int32),
+        timestamps=None if times is None else times.to_numpy(),
     )
 
 

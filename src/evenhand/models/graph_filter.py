@@ -50,36 +50,42 @@ class GraphFilter(ItemTable):
         "of the graph of users and items."
     )
 
-    def scores(self, seen: Interactions, users: np.ndarray) -> Tensor:
-        found = self._linear(seen, users)
+    def scores(self, seen: Interactions, users: np.ndarray, counts: np.ndarray | None = None) -> Tensor:
+        found = self._linear(seen, users, counts)
         if len(self.gains):
-            _, items = gather_rows(seen.indptr, seen.items, users)
+            _, pairs = gather_rows(seen.indptr, np.arange(len(seen)), users)
+            items, amounts = seen.items[pairs].astype(np.int64), None
+            if counts is not None:
+                amounts = torch.from_numpy(counts[pairs]).to(found.device)
             lengths = seen.activity[users]
             offsets = torch.from_numpy(np.cumsum(lengths) - lengths).to(found.device)
             into, out = self._spectral
             smooth = torch.nn.functional.embedding_bag(
-                torch.from_numpy(items).to(found.device), into, offsets, mode="sum"
+                torch.from_numpy(items).to(found.device), into, offsets, mode="sum", per_sample_weights=amounts
             )
             found.addmm_(smooth, out.T)
         return found
 
-    def _linear(self, seen: Interactions, users: np.ndarray) -> Tensor:
+    def _linear(self, seen: Interactions, users: np.ndarray, counts: np.ndarray | None = None) -> Tensor:
         if self.vectors.is_cuda:
-            return self._linear_by_products(seen, users)
+            return self._linear_by_products(seen, users, counts)
         from evenhand.models.compiled_rows import by_threads, propagate
 
         found = torch.zeros(len(users), len(self.vectors))
         rows = np.ascontiguousarray(users, dtype=np.int64)
-        arrays = rows, seen.indptr, seen.items, *self._by_item, self.indptr, self.items, *self._scales
+        amounts = np.empty(0, np.float32) if counts is None else counts
+        arrays = rows, seen.indptr, seen.items, amounts, *self._by_item, self.indptr, self.items, *self._scales
         by_threads(lambda first, last: propagate(*arrays, found.numpy(), first, last), len(users))
         return found
 
-    def _linear_by_products(self, seen: Interactions, users: np.ndarray) -> Tensor:
+    def _linear_by_products(self, seen: Interactions, users: np.ndarray, counts: np.ndarray | None = None) -> Tensor:
         """The same on a GPU, where all paths at once are faster than those that lead somewhere."""
         where, (before, _, after) = self.vectors.device, map(torch.from_numpy, self._scales)
-        row, item = map(torch.from_numpy, gather_rows(seen.indptr, seen.items, users))
+        row, pair = gather_rows(seen.indptr, np.arange(len(seen)), users)
+        item = torch.from_numpy(seen.items[pair].astype(np.int64))
+        amount = before[item] if counts is None else before[item] * torch.from_numpy(counts[pair])
         x = torch.zeros(len(self.vectors), len(users), device=where)
-        x[item.to(where), row.to(where)] = before[item].to(where)
+        x[item.to(where), torch.from_numpy(row).to(where)] = amount.to(where)
         to_users, to_items = self._matrices
         return (to_items @ (to_users @ x)).T.mul(after.to(where)).contiguous()
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from evenhand.data.csr import gather_rows
 from evenhand.data.interactions import Interactions
+from evenhand.data.recency import recency_counts
 from evenhand.metrics.lists import count
 from evenhand.models.base import Model
 from evenhand.models.topk import Score, top_by
@@ -25,6 +26,7 @@ from evenhand.utils.errors import InputError
 if TYPE_CHECKING:
     from evenhand.models.new_items import NewItems
 
+MOST_RECENCY = 10
 _MOST = 2**53
 """Up to here a float64 can count."""
 
@@ -36,8 +38,11 @@ class ItemTable(ABC):
     explained: ClassVar[str]
 
     @abstractmethod
-    def scores(self, seen: Interactions, users: np.ndarray) -> Tensor:
-        """[n, n_items] for users by index, from what they interacted with: a new tensor."""
+    def scores(self, seen: Interactions, users: np.ndarray, counts: np.ndarray | None = None) -> Tensor:
+        """[n, n_items] for users by index, from what they interacted with: a new tensor.
+
+        `counts` float32 [n_pairs] is how much each pair of `seen` counts; None is 1 for all.
+        """
 
     @abstractmethod
     def row(self, item: int, n_items: int) -> Tensor:
@@ -70,16 +75,18 @@ class DenseTable(ItemTable):
         "A user's score of an item is the sum of the weights from the items they interacted with to it."
     )
 
-    def scores(self, seen: Interactions, users: np.ndarray) -> Tensor:
+    def scores(self, seen: Interactions, users: np.ndarray, counts: np.ndarray | None = None) -> Tensor:
         where = self.weights.device
-        whose, item = gather_rows(seen.indptr, seen.items, users)
+        whose, pair = gather_rows(seen.indptr, np.arange(len(seen)), users)
+        item = seen.items[pair].astype(np.int64)
         if self.items is not None:
-            place = self._places(seen.n_items)[item]
-            whose, item = whose[place >= 0], place[place >= 0]
+            item = self._places(seen.n_items)[item]
+            whose, pair, item = whose[item >= 0], pair[item >= 0], item[item >= 0]
         lengths = np.bincount(whose, minlength=len(users))
         offsets = torch.from_numpy(np.cumsum(lengths) - lengths)
+        amounts = None if counts is None else torch.from_numpy(counts[pair]).to(where)
         sums = torch.nn.functional.embedding_bag(
-            torch.from_numpy(item).to(where), self.weights, offsets.to(where), mode="sum"
+            torch.from_numpy(item).to(where), self.weights, offsets.to(where), mode="sum", per_sample_weights=amounts
         )
         if self.items is None:
             return sums
@@ -132,12 +139,13 @@ class SparseTable(ItemTable):
     kind: ClassVar[str] = "sparse"
     explained: ClassVar[str] = DenseTable.explained
 
-    def scores(self, seen: Interactions, users: np.ndarray) -> Tensor:
+    def scores(self, seen: Interactions, users: np.ndarray, counts: np.ndarray | None = None) -> Tensor:
         from evenhand.models.compiled_rows import add_weights, by_threads
 
         found = torch.zeros(len(users), seen.n_items)
         rows = np.ascontiguousarray(users, dtype=np.int64)
-        arrays = rows, seen.indptr, seen.items, self.indptr, self.items, self.weights, found.numpy()
+        amounts = np.empty(0, np.float32) if counts is None else counts
+        arrays = rows, seen.indptr, seen.items, amounts, self.indptr, self.items, self.weights, found.numpy()
         by_threads(lambda first, last: add_weights(*arrays, first, last), len(users))
         return found
 
@@ -178,7 +186,7 @@ class CountTable(ItemTable):
         "The score of an item is the number of users who interacted with it, the same for everyone."
     )
 
-    def scores(self, seen: Interactions, users: np.ndarray) -> Tensor:
+    def scores(self, seen: Interactions, users: np.ndarray, counts: np.ndarray | None = None) -> Tensor:
         return self.counts.repeat(len(users), 1)
 
     def row(self, item: int, n_items: int) -> Tensor:
@@ -201,7 +209,10 @@ class CountTable(ItemTable):
 
 @dataclass(frozen=True, eq=False)
 class ItemWeightModel(Model):
-    """Scores are sums over what the user interacted with: s(u, j) = Σ_{i seen by u} table[i, j]."""
+    """Scores are sums over what the user interacted with: s(u, j) = Σ_{i seen by u} c(u, i)·table[i, j].
+
+    c is 1, or with a `recency` `(1 + r)^-recency` for an item after which the user interacted with r others.
+    """
 
     table: ItemTable
     known: Interactions
@@ -214,6 +225,8 @@ class ItemWeightModel(Model):
     history: tuple[Mapping[str, Any], ...] = ()
     best: int = 0
     titles: pa.Array | None = None
+    recency: float = 0.0
+    """How fast what a user had earlier loses weight; without timestamps all of it counts the same."""
 
     likeness: ClassVar[str] = "weight"
 
@@ -235,12 +248,20 @@ class ItemWeightModel(Model):
         raise self.no_vectors()
 
     def scorer(self, replica: int) -> Score:
-        return lambda users: self.table.scores(self.seen, users)
+        counts = recency_counts(self.seen, self.recency)
+        return lambda users: self.table.scores(self.seen, users, counts)
 
     def tensors(self) -> dict[str, Tensor]:
-        return self.table.tensors()
+        own = {"recency": torch.tensor(self.recency, dtype=torch.float64)} if self.recency else {}
+        return {**self.table.tensors(), **own}
+
+    @property
+    def uses_times(self) -> bool:
+        return bool(self.recency)
 
     def damage(self) -> str | None:
+        if not 0 <= self.recency <= MOST_RECENCY:
+            return "its recency is out of range"
         return None if self.table.fits(self.known.n_items) else "its weights do not match its items"
 
     def on_cpu(self) -> Self:

@@ -249,11 +249,14 @@ class MixedTable(ItemTable):
         "items with attributes like its own."
     )
 
-    def scores(self, seen: Interactions, users: np.ndarray) -> Tensor:
-        whose, item = gather_rows(seen.indptr, seen.items, users)
-        stands_for = self._inner_places[item]
-        history = Interactions.from_pairs(whose, stands_for, n_users=len(users), n_items=len(self.places))
-        return self._joined(self.inner.scores(history, np.arange(len(users))), seen.n_items)
+    def scores(self, seen: Interactions, users: np.ndarray, counts: np.ndarray | None = None) -> Tensor:
+        whose, pair = gather_rows(seen.indptr, np.arange(len(seen)), users)
+        stands_for = self._inner_places[seen.items[pair]]
+        amounts = None if counts is None else counts[pair]
+        history = Interactions.from_pairs(
+            whose, stands_for, ratings=amounts, n_users=len(users), n_items=len(self.places)
+        )
+        return self._joined(self.inner.scores(history, np.arange(len(users)), history.ratings), seen.n_items)
 
     def row(self, item: int, n_items: int) -> Tensor:
         new = np.flatnonzero(self.items.numpy() == item)

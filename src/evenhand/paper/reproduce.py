@@ -115,7 +115,7 @@ def reproduce(
             except StoppedError:
                 if clock.is_over:
                     break
-                raise StoppedError(f"stopped in {name}; all is saved: the same command goes on.") from None
+                raise StoppedError(f"stopped in {name}", "all is saved: the same command goes on") from None
             except RunError as problem:
                 failed |= {one.label: str(problem) for one in batch}
                 tell(f"{name}: failed: {problem}")

@@ -23,7 +23,8 @@ from torch import Tensor
 from evenhand.training.early_stopping import EarlyStopping
 from evenhand.training.state import TrainState, under
 from evenhand.utils.atomic import write_atomically
-from evenhand.utils.errors import DivergedError, InputError, RunError
+from evenhand.utils.errors import DivergedError, InputError, RunError, StoppedError
+from evenhand.utils.text import count
 
 FORMAT = 1
 _NAME = re.compile(r"(\d{8,})-([0-9a-f]{64})\.safetensors")
@@ -70,11 +71,11 @@ class Checkpoints:
         self.epochs = len(history)
         return history, seconds
 
-    def how_to_go_on(self, epochs: int) -> str:
+    def stopped(self, epochs: int) -> StoppedError:
         """The message for somebody who stopped the training."""
-        done = f"stopped after {epochs} epoch{'s' if epochs != 1 else ''}"
         how = "go on with --resume" if self.strict else "run the same command again to go on"
-        return f"{done}; everything is saved: {how}." if self.folder else f"{done}; nothing was saved."
+        rest = f"everything is saved: {how}" if self.folder else "nothing was saved"
+        return StoppedError(f"stopped after {count(epochs, 'epoch')}", rest)
 
     @contextmanager
     def divergence_explained(self) -> Iterator[None]:

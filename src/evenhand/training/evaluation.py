@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
+from evenhand.data.spread_log import SpreadLog
 from evenhand.encoders.base import Vectors
 from evenhand.metrics.slots import AnswerSheet
 from evenhand.metrics.users import UserMetrics, score_sheet
@@ -34,7 +35,7 @@ Results = dict[int, list[Result]]
 """k → one result per replica."""
 
 
-def users_within_reach(held: Interactions) -> int:
+def users_within_reach(held: Interactions | SpreadLog) -> int:
     """How many users a finished model is evaluated on: all of them, unless users × items are beyond MOST_SCORES."""
     return max(1000, MOST_SCORES // max(1, held.n_items))
 

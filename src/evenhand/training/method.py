@@ -31,7 +31,7 @@ from evenhand.models.base import Model
 from evenhand.models.topk import Score
 from evenhand.training.early_stopping import STOPPING_K, evaluator_of
 from evenhand.training.evaluation import Evaluator, Results, users_within_reach
-from evenhand.training.settings import ProtocolName, resolve_device
+from evenhand.training.settings import ProtocolName, Resume, resolve_device
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.progress import OnEpoch
 
@@ -75,9 +75,8 @@ class Conditions:
         elif not held and protocol == "honest":
             note = "There is no validation part, so nothing was chosen on validation."
             split = replace(split, notes=(*split.notes, note))
-        spread = isinstance(split, SpreadSplit)
-        users = 0 if spread else int((split.test.activity > 0).sum())
-        if protocol == "honest" and not spread and users > (sample := users_within_reach(split.test)):
+        users = split.test.active_users
+        if protocol == "honest" and users > (sample := users_within_reach(split.test)):
             note = f"Test metrics are those of a sample of {sample:,} of {users:,} users, the same for every method."
             split = replace(split, notes=(*split.notes, note))
         # Without a test part, as in an update or a refit, no lists are evaluated.
@@ -124,7 +123,7 @@ class RunOptions:
     """Called after each epoch or step."""
     checkpoints: Path | None = None
     """A folder for what is finished; a refit and an update go on where the same work was interrupted."""
-    resume: bool = False
+    resume: Resume = False
     """Whether a fit goes on from the newest checkpoint there."""
 
     def within(self, name: str) -> RunOptions:
@@ -299,7 +298,7 @@ class Method(ABC):
         device: str | torch.device = "auto",
         on_epoch: OnEpoch | None = None,
         checkpoints: Path | None = None,
-        resume: bool = False,
+        resume: Resume = False,
     ) -> Fit:
         """Fit to train, choose on validation, look at test once (or, in the paper's protocol, each epoch)."""
         conditions = Conditions.of(split, seeds, protocol, k, hot, device)
@@ -357,7 +356,7 @@ class Method(ABC):
         return [only.fit_under(conditions, run)]
 
 
-def refitted_fit(method: Method, fit: Fit, conditions: Conditions) -> Fit:
+def refitted_fit(method: Method, fit: Fit, conditions: Conditions, run: RunOptions = PLAIN) -> Fit:
     """The fit with every seed's model fitted again to train + validation as was found best, and evaluated on test.
 
     Validation values and chosen epochs stay those of the choice.
@@ -370,7 +369,8 @@ def refitted_fit(method: Method, fit: Fit, conditions: Conditions) -> Fit:
     for place, seed in enumerate(seeds):
         # The model of this seed stands for the one that would recommend.
         one = fit.per_seed[place].having(seeds=(seed,)) if fit.per_seed else fit.model.having(best=place)
-        models.append(method.refit(replace(fit, model=one), known, device=str(conditions.device)))
+        own = RunOptions(checkpoints=run.within(f"refit-{seed}").checkpoints)
+        models.append(method.refit(replace(fit, model=one), known, device=str(conditions.device), run=own))
     results = conditions.measured([one.scorer(one.best) for one in models])
     best = 0 if fit.validation is None else int(np.argmax(fit.validation))
     info = {"split": f"{split.description}; refitted on train and validation"}

@@ -8,7 +8,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ from evenhand.training.early_stopping import STOPPING_K, evaluator_of, protocol_
 from evenhand.training.evaluation import users_within_reach
 from evenhand.training.memory_estimate import check_fits, memory_errors_explained, over_ranks, work_of
 from evenhand.training.method import PLAIN, Fit, RunOptions, metrics_json, seed_numbers
-from evenhand.training.settings import ProtocolName, Settings, exact_repeats, resolve_device
+from evenhand.training.settings import ProtocolName, Resume, Settings, exact_repeats, resolve_device
 from evenhand.training.spread_checkpoints import SpreadCheckpoints
 from evenhand.training.trainer import Trainer, too_high
 from evenhand.utils.description import described
@@ -58,7 +58,7 @@ def train(
     hot: str | HotRule | None = None,
     on_epoch: OnEpoch | None = None,
     checkpoints: Path | None = None,
-    resume: bool | Literal["matching"] = False,
+    resume: Resume = False,
     start: tuple[Tensor, Tensor] | None = None,
     stop_on: tuple[str, int] = ("ndcg", STOPPING_K),
 ) -> Fit:
@@ -120,17 +120,14 @@ def train(
     }
     if ranks:
         identity["engine"] = "sharded"
-        # Over several processes the fit to everything begins again: only a run as a whole goes on.
-        saved: Checkpoints = SpreadCheckpoints(None if resume == "matching" else checkpoints, identity)
-    else:
-        saved = Checkpoints(checkpoints, identity, strict=resume != "matching")
+    kind = SpreadCheckpoints if ranks else Checkpoints
+    saved = kind(checkpoints, identity, strict=resume != "matching")
     with exact_repeats(common.deterministic), memory_errors_explained():
         history, seconds = trainer.run(stopping, evaluator, saved, resume=bool(resume), on_epoch=on_epoch)
     chosen = Vectors(*on_cpu(stopping.vectors))
     results = stopping.results()
     if results is None:  # the one look at test
-        sample = users_within_reach(split.test) if isinstance(split.test, Interactions) else None
-        look = evaluator_of(split.test, split.consumed, hot_mask, ks, sample)
+        look = evaluator_of(split.test, split.consumed, hot_mask, ks, users_within_reach(split.test))
         results = look.results(chosen) if len(split.test) else {}
     best = int(np.argmax(stopping.value))
     model = FactorModel(

@@ -19,6 +19,8 @@ from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.world import World
 
 ProtocolName = Literal["honest", "paper"]
+Resume = bool | Literal["matching"]
+"""Whether to go on from checkpoints; "matching" starts over where they are of another run, and True refuses them."""
 SamplerScores = Literal["propagated", "raw"]
 Updates = Literal["auto", "dense", "sparse"]
 EngineName = Literal["auto", "torch", "sharded"]

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from evenhand.training.checkpoints import Checkpoints, content_of, fitting
 from evenhand.utils.atomic import write_atomically
+from evenhand.utils.errors import InputError
 from evenhand.utils.world import Blocks, World
 
 PARTS_FORMAT = 2
@@ -67,15 +68,27 @@ class SpreadCheckpoints(Checkpoints):
                 self._damaged.append(self.folder / path)
                 continue
             with fitting(self.folder):
-                self._check(document)
+                if not self._is_of_this_run(document):
+                    self._damaged.append(self.folder / path)
+                    continue
                 tensors, facts = self._rows(document["parts"]), dict(document["facts"])
             self.notes += [
                 f"Checkpoint {int(p.name[:8])} is damaged; the one before it is used." for p in self._damaged
             ]
             return tensors, facts
-        if self._damaged:
+        if self._damaged and self.strict:
             self.notes.append("No checkpoint could be read; starting over.")
         return None
+
+    def _is_of_this_run(self, document: Mapping[str, Any]) -> bool:
+        """All ranks have the same document, so they agree."""
+        try:
+            self._check(document)
+        except InputError:
+            if self.strict:
+                raise
+            return False
+        return True
 
     @property
     def format(self) -> int:

@@ -28,7 +28,7 @@ from evenhand.training.l2 import add_gradient
 from evenhand.training.spread_evaluation import SpreadEvaluator
 from evenhand.training.state import TrainState
 from evenhand.utils import keyed
-from evenhand.utils.errors import DivergedError, StoppedError
+from evenhand.utils.errors import DivergedError
 from evenhand.utils.progress import OnEpoch
 from evenhand.utils.stopping import StopSignal
 from evenhand.utils.world import World
@@ -95,7 +95,7 @@ class Trainer(TrainState):
                 while (log := self.run_epoch(epoch, pause=lambda: asked(checkpoints.due_within))) is None:
                     save()
                     if asked.to_stop:
-                        raise StoppedError(checkpoints.how_to_go_on(epoch))
+                        raise checkpoints.stopped(epoch)
                 # Evaluate, and keep what is best so far.
                 vectors, scored = best_final(self.finals(), evaluator, stopping.measure)
                 if self.loss.trains_encoder or epoch + 1 == epochs:
@@ -107,7 +107,7 @@ class Trainer(TrainState):
                 if asked(checkpoints.due) or epoch + 1 == epochs or stopping.finished:
                     save()
                 if asked.to_stop:
-                    raise StoppedError(checkpoints.how_to_go_on(epoch + 1))
+                    raise checkpoints.stopped(epoch + 1)
         return history, time.perf_counter() - began
 
     def run_epoch(self, epoch: int, pause: Callable[[], bool] = lambda: False) -> EpochLog | None:

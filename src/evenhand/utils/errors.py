@@ -19,7 +19,11 @@ class RunError(RuntimeError):
 
 
 class StoppedError(RunError):
-    """A person stopped the work; the message says what was saved and how to go on."""
+    """A person stopped the work; the message says how far it came, what was saved and how to go on."""
+
+    def __init__(self, done: str, rest: str) -> None:
+        super().__init__(f"{done}; {rest}.")
+        self.done = done
 
 
 class DivergedError(RunError):

@@ -10,6 +10,8 @@ from typing import Any
 
 _received: list[int] = []
 """The signals that asked this process to stop; the exit code names the first."""
+_listening: list[Any] = []
+"""Our handlers at work: of a recipe, and within it of the training at hand, which is the one to be asked."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -55,12 +57,14 @@ class StopSignal:
                 raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
             self.asked = True
 
-        ours = [signal.SIGINT]
-        if signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, _terminate):
+        ours, present = [signal.SIGINT], signal.getsignal(signal.SIGTERM)
+        if present in (signal.SIG_DFL, _terminate) or present in _listening:
             ours.append(signal.SIGTERM)
         before = {number: signal.signal(number, ask) for number in ours}
+        _listening.append(ask)
         try:
             yield self
         finally:
+            _listening.remove(ask)
             for number, handler in before.items():
                 signal.signal(number, handler)

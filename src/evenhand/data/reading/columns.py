@@ -6,6 +6,7 @@ Text files, parquet files and frames meet here, so that ids and numbers are made
 from __future__ import annotations
 
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -113,6 +114,15 @@ def source_label(source: Any) -> str:
     if isinstance(source, str | os.PathLike):
         return "standard input" if str(source) == "-" else f"'{os.fspath(source)}'"
     return f"the {type(source).__name__}"
+
+
+def without_folder(label: str) -> str:
+    """The same for notes, which go with results to other people: no folder of ours is named.
+
+    >>> without_folder("'/home/me/log/'"), without_folder("the Table")
+    ("'log'", 'the Table')
+    """
+    return re.sub(r"^'.*?([^/\\]+)[/\\]*'$", r"'\1'", label, flags=re.DOTALL)
 
 
 def pick(columns: Sequence[Column], names: Sequence[str], label: str) -> dict[str, int]:

@@ -28,6 +28,7 @@ from evenhand.data.reading.columns import (
     source_label,
     to_text,
     typed,
+    without_folder,
 )
 from evenhand.data.reading.files import JSON_ENDINGS, PARQUET_ENDINGS, TEXT_ENDINGS, File, find_files
 from evenhand.data.reading.json_lines import read_json_lines
@@ -257,7 +258,7 @@ def _load_parts(source: Any, files: Sequence[File], columns: Sequence[Column], h
         names={role: names[role] for role in kinds if role in names},
         place=place,
         is_text=is_text,
-        notes=(f"{source_label(source)} holds {count(len(parts), 'file')}, read as one log.",),
+        notes=(f"{without_folder(source_label(source))} holds {count(len(parts), 'file')}, read as one log.",),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from evenhand.data.reading.columns import Column, Loaded, NoRowsError, faults_reported, source_label
+from evenhand.data.reading.columns import Column, Loaded, NoRowsError, faults_reported, source_label, without_folder
 from evenhand.data.reading.files import PARQUET_ENDINGS, File, find_files
 from evenhand.data.reading.parquet_files import Footer, pieces
 from evenhand.data.reading.values import to_numbers
@@ -53,7 +53,9 @@ class Shares:
         _check_alike(filled)
         known = {role: name for _, footer in filled for role, name in footer.names.items()}
         names = {column.role: known[column.role] for column in columns if column.role in known}
-        notes = (f"{label} holds {count(len(filled), 'file')}, read as one log.",) if len(files) > 1 else ()
+        notes = (
+            (f"{without_folder(label)} holds {count(len(filled), 'file')}, read as one log.",) if len(files) > 1 else ()
+        )
         return Shares(world, label, [file for file, _ in filled], [footer for _, footer in filled], names, notes)
 
     @property

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
 from evenhand.data.reading.codes import Codes
-from evenhand.data.reading.columns import Column, Loaded, NoRowsError, first_line_of, gather, pick
+from evenhand.data.reading.columns import Column, Loaded, NoRowsError, first_line_of, gather, pick, without_folder
 from evenhand.data.reading.files import TEXT_ENDINGS, File
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count
@@ -271,7 +271,7 @@ def _load_item_lines(file: File, columns: Sequence[Column]) -> Loaded:
         names={"user": "user", "item": "item"} | ({"timestamp": "timestamp"} if wanted else {}),
         place=lambda row: f"pair {row + 1}",
         notes=(
-            f"{file.label} was read as lines of a user and their items"
+            f"{without_folder(file.label)} was read as lines of a user and their items"
             + (", which are in an order of their own: it was kept as time." if wanted else "."),
         ),
     )

@@ -22,7 +22,7 @@ from evenhand.training.engines.sharded import ShardedEngine, Share, SpreadPlan
 from evenhand.training.engines.steps import Table
 from evenhand.utils import keyed
 
-EXACT_ROWS = 256
+EXACT_ROWS = 512
 """Positives of a block: so many terms of a sum are exact."""
 SLOPE, USER = 2.0**20, 2.0**19
 """Parts of 1 that slopes (of one positive) and users' vectors are rounded to before they are multiplied."""
@@ -49,7 +49,9 @@ class ShardedSoftmaxEngine(ShardedEngine):
     def _prepare(self) -> None:
         trainer, self._tables = self.trainer, None
         self._n = trainer.negatives
-        self._total = torch.zeros(self._n, trainer.model.items.shape[-1], dtype=torch.int64)
+        dim = trainer.model.items.shape[-1]
+        self._total = torch.zeros(dim, self._n, dtype=torch.int64)
+        self._whole = [torch.empty(EXACT_ROWS, n, dtype=torch.float64) for n in (self._n, dim)]
         self._size = 1
         self._margins = CompiledMargins(trainer.train, self._n)
 
@@ -83,7 +85,7 @@ class ShardedSoftmaxEngine(ShardedEngine):
         self._used[:] = 0
         for r, share in enumerate(shares):
             losses = self._differentiate(r, share, rows, torch.from_numpy(users.rows[r]))
-            shared.append(self._total.clone())
+            shared.append(self._total.T.contiguous())
             nearby = share.ids_drawn[share.place % self._n]
             steps.counted_of(share.users, nearby, losses, *self._held, tally[:, r])
             steps.sum_given_users(
@@ -133,9 +135,10 @@ class ShardedSoftmaxEngine(ShardedEngine):
 
     def _add_up(self, slopes: Tensor, user: Tensor) -> None:
         """Add a block's part of the shared negatives' gradient; `user` is weighed by the loss's own gradient."""
-        a = (slopes[0].double() * SLOPE).round_()
-        u = (user[0].double() * (self._size * USER)).round_()
-        self._total += (a.T @ u).long()
+        a, u = self._whole
+        torch.mul(slopes[0], SLOPE, out=a).round_()
+        torch.mul(user[0].double(), self._size * USER, out=u).round_()
+        self._total += (u.T @ a).long()
 
     def _return_shared(self, r: int, share: SharedShare, total: Tensor, table: Tensor, items: Table) -> None:
         """Add up the shared negatives' gradients at their owners, where they become those of the rows."""

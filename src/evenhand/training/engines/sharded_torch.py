@@ -20,13 +20,14 @@ from evenhand.samplers.base import Batch, Looked, LookingSampler
 from evenhand.training.engines.base import Engine, Plan
 from evenhand.training.engines.fused_tables import LAST, corrections
 from evenhand.training.engines.sharded import SpreadPlan, spread_plan
-from evenhand.training.engines.sharded_softmax import EXACT_ROWS
 from evenhand.utils import keyed
 from evenhand.utils.world import Blocks, Counts
 
 if TYPE_CHECKING:
     from evenhand.training.trainer import Trainer
 
+EXACT_ROWS = 256
+"""A block has a multiple of so many positives, as many as have exact sums in `sharded_torch_softmax`."""
 _UNIT, _MOST, _LOSS_UNIT = 2.0**50, 2.0**12, 2.0**30
 """Parts of 1 that gradients and losses are counted in, and where a gradient is cut, as in `sharded_steps`."""
 _POSITIVES_A_STRIDE = 2**22

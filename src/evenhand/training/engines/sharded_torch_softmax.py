@@ -11,8 +11,8 @@ from evenhand.objectives.base import Scored
 from evenhand.objectives.softmax import SoftmaxLoss
 from evenhand.training.engines.base import Plan
 from evenhand.training.engines.sharded import SpreadPlan
-from evenhand.training.engines.sharded_softmax import EXACT_ROWS, SLOPE, USER, through_length
-from evenhand.training.engines.sharded_torch import Positives, ShardedTorchEngine, in_units
+from evenhand.training.engines.sharded_softmax import SLOPE, USER, through_length
+from evenhand.training.engines.sharded_torch import EXACT_ROWS, Positives, ShardedTorchEngine, in_units
 from evenhand.utils import keyed
 
 if TYPE_CHECKING:
