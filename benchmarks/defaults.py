@@ -1,13 +1,14 @@
 """Defaults and searched hyperparameters of trained methods, beside each other on every test at hand.
 
     python benchmarks/defaults.py DATA_DIR [--tests gowalla:iid,ml-100k:shift] [--methods rns,lightgcn/softmax]
-                                  [--trials 30] [--workers 1] [--results FOLDER]
+                                  [--trials 30 | --having lr=0.001,l2=0.01] [--workers 1] [--results FOLDER]
 
 The default of a method is what `evenhand compare` trains without options: what it leaves open (L2, temperature) is
 settled on validation inside the fit. The search has `--trials` trials of one seed over lr, L2 and the method's own
-parameters, by NDCG@20 on the same validation part, and begins with the usual values. What each chose is trained with
-all seeds, fitted again to train + validation, and test is looked at once. Every finished run is kept in `--results`
-(experiments `defaults` and `tuned`), and is not run again.
+parameters, by NDCG@20 on the same validation part, and begins with the usual values; `--having` takes the values that
+an earlier search found in its place. What each chose is trained with all seeds, fitted again to train + validation,
+and test is looked at once. Every finished run is kept in `--results` (experiments `defaults` and `tuned`), and is not
+run again.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ class Task:
     seconds: float | None
     device: str
     data_dir: str
+    having: tuple[tuple[str, float], ...] = ()
+    """Hyperparameters that an earlier search found, in place of one."""
 
     def run(self, seconds: float = 0.0, **values: Any) -> Run:
         one = method_named(self.method)
@@ -68,7 +71,10 @@ class Task:
         one = one.having({name: value for name, value in asked.items() if value is not None}).under(conditions)
         details: dict[str, Any] = {"trials": self.trials, **asked}
         try:
-            if self.trials:
+            if self.having:
+                one = one.having(dict(self.having))
+                details |= {"parameters": dict(self.having)}
+            elif self.trials:
                 together = ON_GPU if conditions.device.type == "cuda" else "auto"
                 found = tune(
                     split, one, trials=self.trials, metric=f"ndcg@{K}", device=self.device, side_by_side=together
@@ -131,6 +137,7 @@ def main() -> None:
     asked.add_argument("--tests", help="data:test, …; all of the suite that are here")
     asked.add_argument("--methods", default=METHODS)
     asked.add_argument("--trials", type=int, default=30)
+    asked.add_argument("--having", default="", help="lr=0.001,l2=0.01: what a search found before")
     asked.add_argument("--seeds", type=int, default=3)
     asked.add_argument("--batch", type=int)
     asked.add_argument("--seconds", type=float, help="of one training, at most")
@@ -140,14 +147,15 @@ def main() -> None:
     asked.add_argument("--results", type=Path, default=FOLDER)
     given = asked.parse_args()
     began, device = time.monotonic(), str(resolve_device(given.device))
+    having = tuple((name, float(value)) for name, _, value in (p.partition("=") for p in given.having.split(",") if p))
     tests, methods = tests_named(given.tests, given.folder), given.methods.split(",")
     given.results.mkdir(parents=True, exist_ok=True)
     kept = Results(given.results)
     tasks = [
-        Task(test, text, trials, given.seeds, given.batch, given.seconds, device, given.folder)
+        Task(test, text, trials, given.seeds, given.batch, given.seconds, device, given.folder, having)
         for test in tests
         for text in methods
-        for trials in (0, given.trials)
+        for trials in ((given.trials,) if having else (0, given.trials))
     ]
     tasks = [one for one in tasks if not (known := kept.runs.get(one.run().id)) or not known.measured]
     pool = ProcessPoolExecutor(given.workers, multiprocessing.get_context("spawn"))

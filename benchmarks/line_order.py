@@ -3,8 +3,8 @@
     python benchmarks/line_order.py FOLDER
 
 Reads FOLDER/train.txt alone. Prints how popular the items are along the lines, how much items keep to places of their
-own (1 is chance), and NDCG@20 of two closed forms on two validation parts of a tenth: pairs at random, and the ends of
-lines.
+own (1 is chance), and NDCG@20 of closed forms, with and without regard to order, on two validation parts of a tenth:
+pairs at random, and the ends of lines.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ from evenhand.data.splits import held_out_share
 from evenhand.training.evaluation import Evaluator
 
 K, LEAST = 20, 30
-METHODS = (ItemKNN(100, 0, "gram", user_exponent=0.5), GFCF())
+METHODS = (
+    ItemKNN(100, 0, "gram", user_exponent=0.5),
+    GFCF(),
+    GFCF(recency=0.8),
+    ItemKNN(300, 0, "gram", item_exponent=0.3),
+    ItemKNN(300, 0, "gram", item_exponent=0.3, recency=0.8),
+    ItemKNN(300, 0, "gram", item_exponent=0.3, window=20, recency=0.8),
+)
 
 
 def main() -> None:
@@ -44,7 +51,7 @@ def main() -> None:
         for method in METHODS:
             value = seen.evaluate([method.fit_pairs(rest).scorer(0)])[0][K].mean("ndcg")
             where = "at random" if how == "random" else "at the ends of lines"
-            print(f"validation {where:20} {method.name:8} {value:.4f}")
+            print(f"validation {where:20} {value:.4f}  {method.label}")
 
 
 if __name__ == "__main__":

@@ -90,6 +90,9 @@ def sound(shop: Path) -> None:
 def main() -> None:
     folder, database = Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None
     import_everything()
+    from evenhand.report import audit_page
+
+    audit_page.audit_page = lambda *_: "<!doctype html></html>"  # a page takes longer to draw than all else here
     deaths = folder / "deaths"
     lives = []
     for day in (1, 2):

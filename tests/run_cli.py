@@ -46,9 +46,9 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def evenhand(*arguments: object) -> Ended:
-    """`evenhand ARGUMENTS…`, with what it printed."""
-    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+def evenhand(*arguments: object, encoding: str = "utf-8") -> Ended:
+    """`evenhand ARGUMENTS…`, with what it printed in that encoding."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding=encoding) for _ in range(2))
     code: Any = "main did not end the process"
     try:
         with (
@@ -63,7 +63,7 @@ def evenhand(*arguments: object) -> Ended:
     texts = []
     for stream in (out, err):
         stream.flush()
-        texts.append(stream.buffer.getvalue().decode())
+        texts.append(stream.buffer.getvalue().decode(encoding))
     return Ended(code, *texts)
 
 

@@ -134,6 +134,7 @@ def _replace(inputs: Path, folder: Path, times: int = 1_000_000) -> None:
     models = [load(inputs / name) for name in MODELS]
     for number in range(times):
         models[number % 2].save(folder, force=True)
+        time.sleep(0.3 if number % 4 else 0)  # time to load it, and now and then none
 
 
 def _write_lists(inputs: Path, folder: Path, file: Path) -> None:

@@ -66,6 +66,8 @@ WORKS = (
          "--device cpu --out {out}/run", again="--resume", trains=True),
     Work("tune", "tune {in}/log.csv --method dns --trials 12 --epochs 3 --dim 8 --batch 1024 --device cpu "
          "--side-by-side 2 --out {out}/search", trains=True),
+    Work("tune, a short one at every operation", "tune {in}/log.csv --method dns --trials 2 --epochs 1 --dim 8 "
+         "--seeds 1 --batch 4096 --device cpu --out {out}/search", trains=True, every=True),
     Work("tune --model --refit", f"{_TUNE} --trials 3 --model {{out}}/model --refit", trains=True),
     Work("compare --refit", "compare {in}/log.csv --methods dns,ease --refit --epochs 8 --seeds 1 --dim 16 --batch 512 "
          "--device cpu --out {out}/run", again="--resume", trains=True),

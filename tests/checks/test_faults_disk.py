@@ -25,6 +25,7 @@ from checks.faults.works import Work
 
 from evenhand.baselines import Baseline
 from evenhand.cli import main
+from evenhand.report import audit_page
 from run_cli import Ended, evenhand, small_log, write_log
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
@@ -55,6 +56,14 @@ WORKS = [
 KEPT = (".checkpoints", ".work")
 """What a failed run may leave for the next one."""
 works = pytest.mark.parametrize("work", WORKS, ids=lambda work: work.name)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def plain_pages() -> Iterator[None]:
+    """Drawing a report is most of what a command here would do, and whether it is written does not depend on it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(audit_page, "audit_page", lambda audit, *_: f"<!doctype html>{audit.rows}</html>")
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 from checks.faults.life import forked
+from checks.faults.served import served
 from checks.faults.stories import Stage, Tally
 from checks.faults.works import Work, make_inputs
 
@@ -29,6 +30,12 @@ WORKS = [
          together=True, within_epochs=True),
     Work("tune", f"tune {{in}}/log.csv --method dns --epochs 1 --trials 3 --out {{out}}/search {FIT}",
          trains=True),
+    Work("tune --model", f"tune {{in}}/log.csv --method dns --epochs 2 --trials 1 --out {{out}}/search {FIT} "
+         "--model {out}/model --refit", trains=True),
+    Work("recipe", "train {in}/log.csv --recipe best --budget 1h --device cpu --out {out}/model", again="--resume",
+         trains=True),
+    Work("2 ranks", f"train {{in}}/log.csv --method dns --epochs 2 --out {{out}}/model {FIT}", again="--resume",
+         trains=True, ranks=2),
     Work("reproduce", "reproduce overall --data-dir {in}/paper --methods rns --seeds 1 --epochs 2 "
          "--device cpu --out {out}/tables", trains=True),
     Work("export", "export {in}/model --to parquet --out {out}/vectors", again="--force", together=True,
@@ -37,6 +44,7 @@ WORKS = [
          older="recommend {in}/model -k 5 --out {out}/recs.csv"),
 ]  # fmt: skip
 AIMED, AT_RANDOM = 5, 1
+LONG = ("recipe", "2 ranks", "tune --model")
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +62,21 @@ def test_killed_here_and_there(work: Work, inputs: Path, tmp_path: Path) -> None
     stage = Stage.of(work, inputs, tmp_path / "home")
     draw = random.Random(work.name)
     total = Tally()
-    operations = sorted(draw.sample(range(1, stage.operations + 1), min(AIMED, stage.operations)))
+    aimed = min(2 if work.name in LONG else AIMED, stage.operations)
+    operations = sorted(draw.sample(range(1, stage.operations + 1), aimed))
     for operation in operations:
         total.add(stage.story(forked, lambda life, at=operation: {"at_operation": at} if life == 0 else {}))
     assert total.kills == len(operations)
     for _ in range(AT_RANDOM):
         moment = draw.uniform(0, stage.seconds)
         total.add(stage.story(forked, lambda life, moment=moment: {"after": moment} if life == 0 else {}))
+    assert total.clean, total
+
+
+def test_a_server_and_who_replaces_its_model_are_killed(inputs: Path, tmp_path: Path) -> None:
+    pytest.importorskip("uvicorn", reason="needs evenhand[serve]")
+    total = served(inputs, tmp_path / "home", 3, random.Random(0), print)
+    assert total.kills >= 3
     assert total.clean, total
 
 

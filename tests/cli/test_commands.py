@@ -148,7 +148,7 @@ def test_a_run_folder_holds_results_lists_and_the_whole_configuration(desk: Path
     assert (config["seeds"], config["ks"], config["protocol"]) == ([0, 1], [5, 10, 20], "honest")
     assert config["hot"]["count_all"] is True
     assert config["settings"]["epochs"] == 2
-    assert config["settings"]["lr"] == 0.002
+    assert config["settings"]["lr"] is None  # each method has its own
     assert config["methods"]["auc-ns:ecdf=16"]["sampler"]["ecdf"] == 16
     assert config["methods"]["auc-ns:ecdf=16"]["sampler"]["alpha"] == 0.75
     assert config["versions"]["evenhand"] == __version__
@@ -352,7 +352,7 @@ def test_help_tells_the_defaults_that_the_library_has() -> None:
             if found:
                 values[name] = float(found[1])
     assert values == {name: held[name] for name in values}
-    assert {"epochs", "batch", "lr", "dim", "layers", "patience", "alpha", "candidates"} <= set(values)
+    assert {"epochs", "batch", "dim", "layers", "patience", "alpha", "candidates"} <= set(values)
 
 
 def test_help_groups_the_options_of_compare() -> None:

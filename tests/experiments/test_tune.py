@@ -170,7 +170,7 @@ def test_the_first_trial_has_the_defaults_and_the_value_is_that_of_validation(sp
         "beta": 0.01,
         "gamma": 0.006,
         "candidates": 5,
-        "lr": 0.002,
+        "lr": 0.001,
         "l2": 0.01,
     }
     assert result.trials[0].parameters == defaults
@@ -343,7 +343,7 @@ def test_compare_trains_each_method_with_what_was_best_for_it(split: Split) -> N
     }
     assert [row.name for row in result.rows if row.k == 10] == ["dns", "ease", "popular"]
     for label in ("dns", "ease"):
-        alone = tune(split, label, trials=3, settings=SETTINGS, fixed={"lr": 0.002} if label == "dns" else {})
+        alone = tune(split, label, trials=3, settings=SETTINGS, fixed={"lr": MF.lr} if label == "dns" else {})
         assert result.tuned[label].parameters == alone.parameters
         again = compare(split, [alone.ready], "mf", 2)
         assert again.rows[0].metrics == result.row(label, 5).metrics

@@ -226,7 +226,7 @@ def test_points_of_a_group_differ_and_a_search_in_groups_finds_the_hill(split: S
     assert len({tuple(point.values()) for point, _ in trials_of(result)}) == 48
     assert abs(np.log10(result.parameters["lr"]) + 2) < 0.1
     assert sizes(hill) == [8] * 6
-    assert result.trials[0].parameters["lr"] == Settings().lr
+    assert result.trials[0].parameters["lr"] == MF.lr
 
 
 def stopped(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, after: int) -> Callable[[], None]:

@@ -353,3 +353,28 @@ def test_a_fingerprint_is_the_same_tomorrow() -> None:
 
 
 EXPECTED = "0417bde719d2b52c34a75e0f725b8f7f5e97e07dd1bc45442d3d29c4c5dc521d"
+
+
+def test_a_folder_that_is_replaced_meanwhile_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look at the checksums and the reading of what they belong to."""
+    first, second = model("integer", 1), model("integer", 2)
+    first.save(tmp_path / "m")
+    real, left = folder_module._assembled, [second]
+
+    def swapped(*given: Any) -> Any:
+        if left:
+            left.pop().save(tmp_path / "m", force=True)
+        return real(*given)
+
+    monkeypatch.setattr(folder_module, "_assembled", swapped)
+    times: list[int] = []
+    stamp = folder_module._stamp
+    monkeypatch.setattr(folder_module, "_stamp", lambda place: times.append(1) or stamp(place))
+    found = load(tmp_path / "m")
+    assert len(times) == 4  # before and after each of two readings
+    assert found.recommend(k=3).equals(second.recommend(k=3))
+    monkeypatch.setattr(
+        folder_module, "_assembled", lambda *given: first.save(tmp_path / "m", force=True) or real(*given)
+    )
+    with pytest.raises(InputError, match="was replaced each of the 20 times it was read"):
+        load(tmp_path / "m")

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import evenhand as eh
+from evenhand.serve import answers as answers_of
 from evenhand.serve.hot_reload import HotModel
 from run_cli import one_thread, small_log
 from serving import ask, serving
@@ -289,6 +290,23 @@ def test_a_folder_that_does_not_load_keeps_the_older_model(tmp_path: Path, caplo
         status, problem, version = state()
         assert (status, problem) == ("ok", "")
         assert version != served
+
+
+def test_a_model_that_is_replaced_meanwhile_has_its_own_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder is swapped after its tensors were read and before its version is."""
+    folder, lists, models = versions(tmp_path)
+    real, left = answers_of._version, [models[0]]
+
+    def swapped(place: Path) -> str:
+        if left:
+            left.pop().save(place, force=True)
+        return real(place)
+
+    monkeypatch.setattr(answers_of, "_version", swapped)
+    hot = HotModel(folder)
+    assert hot.current.model.recommend([103], 5)["item"].to_pylist() == lists[hot.current.version]
 
 
 def test_a_link_to_another_model_is_followed(tmp_path: Path) -> None:

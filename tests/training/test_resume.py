@@ -154,7 +154,7 @@ class Steps:
 
 
 def stopped_and_resumed(steps: Steps, folder: Path, gaps: Iterator[int], **how: Any) -> tuple[Fit, int]:
-    """The fit of a run that is interrupted after every so many steps, and how many times that was."""
+    """The fit of a run that is interrupted again and again, and how many times that was."""
     said: list[str] = []
     done = None
     while done is None:
@@ -167,9 +167,12 @@ def stopped_and_resumed(steps: Steps, folder: Path, gaps: Iterator[int], **how: 
     return done, len(said)
 
 
-@pytest.mark.parametrize("protocol", ["honest", "paper"])
-@pytest.mark.parametrize("encoder", [MF(dim=4), LightGCN(dim=4)], ids=["mf", "lightgcn"])
-@pytest.mark.parametrize("method", VARIANTS)
+EVERY_WAY = [(method, *way) for method in VARIANTS for way in ((MF(dim=4), "honest"), (LightGCN(dim=4), "paper"))]
+EVERY_WAY += [("auc-ns", MF(dim=4), "paper"), ("auc-ns", LightGCN(dim=4), "honest")]
+"""Each method with each encoder and with each protocol; one of them with every two."""
+
+
+@pytest.mark.parametrize(("method", "encoder", "protocol"), EVERY_WAY, ids=str)
 def test_a_run_stopped_again_and_again_ends_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, encoder: Encoder, protocol: str
 ) -> None:
@@ -573,7 +576,7 @@ def test_a_killed_compare_leaves_no_lock_and_keeps_what_had_finished(
     assert (resumed.code, whole.code) == (0, 0), resumed.err + whole.err
     assert resumed.document["rows"] == whole.document["rows"]
     assert resumed.document["verdict"] == whole.document["verdict"]
-    assert taken * 240 == steps.done * (120 - len(begun))  # only what the second contender lacked
+    assert taken * 240 == steps.done * (120 - len(begun))  # only what the second method lacked
 
     results = json.loads((out / "results.json").read_text())
     assert results["history"]["rns"] == finished

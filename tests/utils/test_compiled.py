@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ def outer():
 """
 SCRIPT = """
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from evenhand.utils import compiled
 compiled.PACKAGE = Path(sys.argv[1])
@@ -64,6 +66,12 @@ def test_a_change_in_another_file_is_noticed(package: Path) -> None:
     assert run(package)[0] == [2, 0]
     (package / "values.py").write_text("STEP = 40\n")
     assert run(package)[0] == [42, 0]
+
+
+def test_processes_that_start_together_compile_once(package: Path) -> None:
+    with ThreadPoolExecutor(2) as both:
+        found = [one for one, _ in both.map(run, [package, package])]
+    assert sorted(found) == [[1, 0], [1, 1]]
 
 
 def test_where_nothing_can_be_written_it_compiles_each_time_and_says_so(package: Path) -> None:

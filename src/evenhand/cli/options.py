@@ -179,7 +179,7 @@ class Training:
     dim: Annotated[int | None, _option("Length of the vectors (default 64).", "Training")] = None
     layers: Annotated[int | None, _option("Hops of LightGCN (default 2).", "Training")] = None
     batch: Annotated[int | None, _option("Positives a step (default 1024).", "Training")] = None
-    lr: Annotated[float | None, _option("Learning rate of Adam (default 0.002).", "Training")] = None
+    lr: Annotated[float | None, _option("Learning rate of Adam (default: by encoder and loss).", "Training")] = None
     l2: Annotated[float | None, _option("L2 on the rows of a batch (default: settled on validation).", "Training")] = (
         None
     )

@@ -40,9 +40,11 @@ class Encoder(ABC):
 
     weight_decay: ClassVar[float] = 7e-5
     """The coupled form of the paper's protocol, for 72,000 pairs (see `training.settings.usual_decay`)."""
+    lr: ClassVar[float] = 0.002
+    """Learning rate for losses on inner products, where none is given."""
     l2: ClassVar[float] = 1e-4
     """L2 on the rows of a batch where nothing was held out to settle it on."""
-    l2_tried: ClassVar[tuple[float, ...]] = (1e-4, 1e-3, 1e-2)
+    l2_tried: ClassVar[tuple[float, ...]] = (1e-3, 1e-2)
     """What a fit tries where there is a validation part: no one value does well on all logs (docs/sparse.md)."""
 
     def __post_init__(self) -> None:

@@ -16,8 +16,9 @@ from evenhand.encoders.base import Encoder, RowsHeld, Tables
 class MF(Encoder):
     """`s(u, i) = p_u · q_i`."""
 
+    lr: ClassVar[float] = 0.001
     l2: ClassVar[float] = 0.01
-    l2_tried: ClassVar[tuple[float, ...]] = (0.001, 0.01, 0.03)
+    l2_tried: ClassVar[tuple[float, ...]] = (0.001, 0.01, 0.08)
 
     def start(self, train: Interactions, seeds: Sequence[int], device: torch.device | str) -> Tables:
         return Tables(train, self.dim, seeds, device)

@@ -36,6 +36,7 @@ PARTS = 2
 _MOST_PARTS = 100_000
 CONTENT = ("model.safetensors", "users.arrow", "items.arrow", "known.arrow", "history.json")
 """What config.json holds checksums of."""
+_TRIES = 20
 FILES = (*CONTENT, "README.md", "config.json")
 """Everything in the folder; config.json is written last, and without it there is no model."""
 
@@ -112,8 +113,34 @@ def _is_model(config: Path) -> bool:
 
 
 def read_model(folder: str | Path, *, verify: bool = True) -> Model:
-    """Read a folder that `write_model` wrote, and make sure that its parts belong together."""
+    """Read a folder that `write_model` wrote, and make sure that its parts belong together.
+
+    One that is replaced while it is read, as by a nightly job, is read again.
+    """
     folder = Path(folder)
+    for _ in range(_TRIES):
+        before = _stamp(folder)
+        try:
+            model = _read_model(folder, verify)
+        except InputError:
+            if _stamp(folder) == before:
+                raise
+        else:
+            if _stamp(folder) == before:
+                return model
+    raise InputError(f"{folder} was replaced each of the {_TRIES} times it was read; read it when it is at rest.")
+
+
+def _stamp(folder: Path) -> tuple[int, int] | None:
+    """Changes when the folder is replaced; config.json is its last file."""
+    try:
+        found = (folder / "config.json").stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _read_model(folder: Path, verify: bool) -> Model:
     config = _read_config(folder)
     try:
         if verify:

@@ -26,8 +26,8 @@ class HotModel:
 
     def __init__(self, folder: str | Path, *, every: float = 1.0) -> None:
         self.folder = Path(folder)
-        self._seen = signature(self.folder)
-        self.current = Answers.of_folder(self.folder)
+        self._seen: Signature = ()
+        self.current = self._load()
         self.loaded_at = time.time()
         self.problem: str | None = None
         """Why the folder's present content is not served; None where it is."""
@@ -44,19 +44,30 @@ class HotModel:
 
     def look(self) -> None:
         """Load the folder if any of its files has changed since the last look."""
-        while (found := signature(self.folder)) != self._seen:
-            self._seen = found
+        if signature(self.folder) == self._seen:
+            return
+        try:
+            self.current = self._load()
+        except (InputError, OSError, MemoryError) as problem:
+            self.problem = one_line(problem)
+            LOG.warning("the new model was not loaded, the older one goes on: %s", self.problem)
+        else:
+            self.loaded_at, self.problem = time.time(), None
+            LOG.info("model %s loaded", self.current.version)
+        self.on_reload(self.problem is None)
+
+    def _load(self) -> Answers:
+        """What the folder holds, read again where it was replaced meanwhile: tensors, card and version are of one."""
+        while True:
+            self._seen = signature(self.folder)
             try:
-                self.current = Answers.of_folder(self.folder)
-            except (InputError, OSError, MemoryError) as problem:
-                if signature(self.folder) != found:
-                    continue  # half of it was replaced while it was read
-                self.problem = one_line(problem)
-                LOG.warning("the new model was not loaded, the older one goes on: %s", self.problem)
+                found = Answers.of_folder(self.folder)
+            except (InputError, OSError):
+                if signature(self.folder) == self._seen:
+                    raise
             else:
-                self.loaded_at, self.problem = time.time(), None
-                LOG.info("model %s loaded", self.current.version)
-            self.on_reload(self.problem is None)
+                if signature(self.folder) == self._seen:
+                    return found
 
     def _watch(self) -> None:
         while not self._stop.wait(self._every):

@@ -164,7 +164,7 @@ def train(
             *trainer.notes,
             *saved.notes,
             *(evaluator.notes if evaluator else ()),
-            *_runaway(objective, history, max(each, key=lambda one: one.lr)),
+            *_runaway(objective, history, max(each, key=lambda one: one.lr or 0.0)),
         ),
     )
 
@@ -178,7 +178,7 @@ def _runaway(objective: Objective, history: Sequence[Mapping[str, Any]], setting
     loss = max(history[-1]["loss"], default=0.0) if history and type(objective) is BPR else 0.0
     if loss <= _ABSURD * math.log(2):
         return ()
-    cause = too_high(settings.lr, settings.weight_decay or 0.0)
+    cause = too_high(settings.lr or 0.0, settings.weight_decay or 0.0)
     return (f"The loss ended at {loss:.2g}, where guessing has {math.log(2):.2f}; {cause}.",)
 
 

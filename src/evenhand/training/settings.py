@@ -26,6 +26,7 @@ Updates = Literal["auto", "dense", "sparse"]
 EngineName = Literal["auto", "torch", "sharded"]
 DENSE_UP_TO = 100_000
 """Users and items together; above this, rows that a batch did not touch are left alone."""
+USUAL_LR = 0.002
 USUAL_PAIRS = 72_000
 """Training pairs of the data on which the encoders' usual weight decay was chosen."""
 EVALUATED_UP_TO = 20_000
@@ -36,15 +37,16 @@ EVALUATED_UP_TO = 20_000
 class Settings:
     """Numbers of the training loop.
 
-    The defaults were chosen on the validation parts of ML-100K and `demo` (see docs/results.md).
+    The defaults were chosen on the validation parts of several data sets (docs/sparse.md).
     """
 
     epochs: int = 200
     """At most this many passes over the training pairs."""
     batch: int = 1024
     """Positives per step."""
-    lr: float = 0.002
-    """Adam's learning rate."""
+    lr: float | None = None
+    """Adam's learning rate. None takes the encoder's for losses on inner products, and .002 for losses on cosines and
+    in the paper's protocol."""
     weight_decay: float | None = None
     """L2 coupled into Adam's gradient, on every parameter at every step: the paper's form.
 
@@ -96,7 +98,7 @@ class Settings:
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise InputError(f"{name} must be a whole number of at least 1, not {value}.")
-        if not 0 < self.lr < math.inf:
+        if self.lr is not None and not 0 < self.lr < math.inf:
             raise InputError(f"lr must be a positive number, not {self.lr}.")
         for name in ("weight_decay", "l2"):
             value = getattr(self, name)
@@ -126,7 +128,7 @@ class Settings:
         >>> [round(s.lr_at(e), 6) for e in (0, 19, 20, 59, 60)]
         [0.1, 0.1, 0.01, 0.01, 0.001]
         """
-        return self.lr * 0.1 ** sum(epoch >= m for m in self.milestones)
+        return (self.lr or USUAL_LR) * 0.1 ** sum(epoch >= m for m in self.milestones)
 
     def under(
         self,
@@ -138,13 +140,13 @@ class Settings:
         """These settings with what the protocol prescribes and, once they are known, what is left to the others."""
         filled = self
         if encoder is not None and objective is not None:
-            filled = self._regularised(protocol, encoder, train, objective)
+            filled = self._filled(protocol, encoder, train, objective)
         if protocol == "honest":
             return filled
         updates = "dense" if self.updates == "auto" else self.updates
         return replace(filled, patience=None, drop_last=True, updates=updates)
 
-    def _regularised(
+    def _filled(
         self, protocol: ProtocolName, encoder: Encoder, train: Interactions | None, objective: Objective
     ) -> Settings:
         decay, l2 = self.weight_decay, self.l2
@@ -152,7 +154,8 @@ class Settings:
             decay = usual_decay(encoder, self.updates, train)
         if l2 is None:
             l2 = encoder.l2 if decay is None and objective.lengths_matter else 0.0
-        return replace(self, weight_decay=decay or 0.0, l2=l2)
+        own = encoder.lr if protocol == "honest" and objective.lengths_matter else USUAL_LR
+        return replace(self, lr=self.lr or own, weight_decay=decay or 0.0, l2=l2)
 
 
 def usual_decay(encoder: Encoder, updates: Updates, train: Interactions | None) -> float:

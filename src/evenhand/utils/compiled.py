@@ -15,7 +15,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from typing import Any
 import numba
 import numpy as np
 from numba import njit
+from numba.core.compiler_lock import global_compiler_lock
 
 PACKAGE = Path(__file__).parents[1]
 _KEPT_DAYS = 30
@@ -39,11 +40,45 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
         before = numba.config.CACHE_DIR  # type: ignore[attr-defined]
         numba.config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
         try:
-            return njit(nogil=True, cache=True, **options)(function)
+            made = njit(nogil=True, cache=True, **options)(function)
         finally:
             numba.config.CACHE_DIR = before  # type: ignore[attr-defined]
+        _compile_once(made, folder / f"{function.__module__}.{function.__qualname__}.lock")
+        return made
 
     return decorate
+
+
+def _compile_once(made: Any, lock: Path) -> None:
+    """Processes that start together, as those of `torchrun` do, compile a function once: the others wait and load it.
+
+    No two can wait for each other, since a function is compiled only while those are that call it.
+    """
+    compile_one = made.compile
+
+    def compile_alone(signature: Any) -> Any:
+        with global_compiler_lock, _locked(lock):
+            return compile_one(signature)
+
+    made.compile = compile_alone
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock that other processes respect; where the system has none, do without."""
+    try:
+        import fcntl
+
+        handle = os.open(path, os.O_CREAT | os.O_RDWR)
+    except (ImportError, OSError):
+        yield
+        return
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 @cache
