@@ -1,4 +1,7 @@
-"""The block of docs/claims.md on AUC-NS and popularity bias, from the recorded cells of `evenhand benchmark`."""
+"""Tables on AUC-NS and popularity bias (docs/claims.md) and on defaults beside a search (docs/sparse.md).
+
+From the recorded cells of `evenhand benchmark` and runs of `benchmarks/defaults.py`.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from page_text import short, spread, table
 
 from evenhand.experiments.benchmark import EXPERIMENT
 from evenhand.experiments.results import Results, Run
+from evenhand.experiments.suite import known_suite
 
 TESTS = {
     ("Coat", "exposure"): "Coat, random exposure",
@@ -17,6 +21,8 @@ TESTS = {
     ("MovieLens-1M", "shift"): "ML-1M, popularity shift",
     ("Amazon-Electronic", "shift"): "Amazon-Electronic, popularity shift",
 }
+SHOWN = ("recall", "ndcg", "exposure_gap", "coverage")
+ORDER = ("rns", "pns", "dns", "auc-ns", "softmax", "auc-softmax", "bsl", "slatk")
 METHODS = ("rns", "pns", "dns", "auc-ns", "ease", "gfcf", "itemknn", "popular")
 """Trained with MF, then those that are not trained."""
 
@@ -32,7 +38,52 @@ def blocks(results: Path) -> dict[str, dict[str, str]]:
         if (run := runs.get((data, test, method))) is not None and run.measured
     ]
     heads = ["data", "method", "trials", "NDCG@20", "exposure gap@20", "coverage@20"]
-    return {"docs/claims.md": {"bias": table(heads, rows)}}
+    searched = _searched(results)
+    shift = [
+        [f"{data}, popularity shift", f"`{method}`", *(spread(run.summary(f"{name}@20")) for name in SHOWN)]
+        for (data, test, method), (_, run) in searched.items()
+        if test == "shift" and run is not None
+    ]
+    return {
+        "docs/claims.md": {
+            "bias": table(heads, rows),
+            "shift": table(["data", "method", "recall@20", "NDCG@20", "exposure gap@20", "coverage@20"], shift),
+        },
+        "docs/sparse.md": {"defaults": _defaults(searched)},
+    }
+
+
+Pair = tuple[Run | None, Run | None]
+"""A method with its defaults, and with what a search found."""
+
+
+def _searched(results: Path) -> dict[tuple[str, str, str], Pair]:
+    """By data, test and method, in the order of the suite."""
+    runs = {
+        (run.experiment, run.dataset, run.split, run.method): run
+        for run in Results(results).runs.values()
+        if run.experiment in ("defaults", "tuned") and run.measured
+    }
+    tests = [one.key for one in known_suite().tests]
+    known = sorted({key[1:] for key in runs}, key=lambda key: (tests.index(key[:2]), ORDER.index(key[2])))
+    return {key: (runs.get(("defaults", *key)), runs.get(("tuned", *key))) for key in known}
+
+
+def _defaults(searched: dict[tuple[str, str, str], Pair]) -> str:
+    def lists(run: Run | None) -> str:
+        return "–" if run is None else " / ".join(spread(run.summary(f"{name}@20")) for name in SHOWN[:2])
+
+    def share(default: Run | None, best: Run | None) -> str:
+        if default is None or best is None:
+            return "–"
+        values = [run.summary("validation ndcg@20")["mean"] for run in (default, best)]
+        return f"{values[0] / max(values):.2f}"
+
+    rows = [
+        [f"{data}, {test}", f"`{method}`", share(*pair), lists(pair[0]), lists(pair[1])]
+        for (data, test, method), pair in searched.items()
+    ]
+    return table(["data, test", "method", "share on validation", "default: recall@20 / NDCG@20", "searched"], rows)
 
 
 def _cells(run: Run) -> list[str]:

@@ -169,8 +169,8 @@ class World:
 def part(rows: np.ndarray) -> Interactions:
     items = np.sort(rows, axis=1).astype(np.int32)
     return Interactions(
-        pa.array(range(len(rows))),
-        pa.array(range(N_ITEMS)),
+        pa.array(np.arange(len(rows))),
+        pa.array(np.arange(N_ITEMS)),
         np.arange(len(rows) + 1) * rows.shape[1],
         items.ravel(),
     )

@@ -187,7 +187,7 @@ def test_results_of_another_machine_join_these(tmp_path: Path) -> None:
     for folder in (here, there):
         folder.mkdir()
     made_scoreboard(here)
-    (test,) = known_suite().named(["gowalla"])
+    (test,) = known_suite().named(["gowalla"], ["iid"])
     made_run(Results(there), test, "ease", 0.14)
     made_run(Results(there), known_suite().named(["amazon-electronic"])[0], "ease", 0, problem="no room.")
     assert module("merge_results").merge(there, here, "scoreboard") == 1

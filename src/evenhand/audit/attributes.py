@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from evenhand.audit.divisions import Division, by_values
 from evenhand.audit.reference import Reference
 from evenhand.data.reading.columns import Column, source_label
-from evenhand.metrics.lists import count
 from evenhand.utils.errors import InputError
+from evenhand.utils.text import count
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,9 @@ from evenhand.audit.result import Audit, Exposure
 from evenhand.audit.slices import Slices
 from evenhand.audit.sweep import Progress, Swept, audience_of, sweep
 from evenhand.metrics.exposure import lorenz_points
-from evenhand.metrics.lists import ListColumns, Lists, count, list_lengths, read_lists
+from evenhand.metrics.lists import ListColumns, Lists, list_lengths, read_lists
 from evenhand.utils.errors import InputError
+from evenhand.utils.text import count
 from evenhand.utils.world import World
 
 if TYPE_CHECKING:

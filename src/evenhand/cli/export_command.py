@@ -21,10 +21,9 @@ def command(
     from pathlib import Path
 
     from evenhand.cli import show
-    from evenhand.metrics.lists import count
     from evenhand.models.factors import load
     from evenhand.models.vector_files import check_export, export
-    from evenhand.utils.text import visible
+    from evenhand.utils.text import count, visible
 
     check_export(to, Path(out), force)
     loaded = load(model).as_vectors()

@@ -77,13 +77,12 @@ def command(
 
     from evenhand.cli import remembered, show
     from evenhand.data.write import formulas_noted
-    from evenhand.metrics.lists import count
     from evenhand.models.factors import load
     from evenhand.models.filters import Asked, joined, notes_of
     from evenhand.models.list_parts import write_lists
     from evenhand.utils.errors import InputError
     from evenhand.utils.memory import check_memory
-    from evenhand.utils.text import one_line, visible
+    from evenhand.utils.text import count, one_line, visible
 
     if users is not None and new_users is not None:
         raise InputError("--users and --new-users exclude each other; run the command once for each.")

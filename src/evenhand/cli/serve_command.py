@@ -23,9 +23,8 @@ def command(
     import logging
 
     from evenhand.cli import show
-    from evenhand.metrics.lists import count
     from evenhand.serve.run_server import serve
-    from evenhand.utils.text import visible
+    from evenhand.utils.text import count, visible
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
 

@@ -182,7 +182,7 @@ def _write_model(
     split, one = plan.source.split, result.ready
     lengths = tuple(k for k in (5, 10, 20) if k <= split.n_items) or (split.n_items,)
     kept = checkpoints_beside(folder)
-    with one_process(Path(folder)), stops_explained(kept, "run the same command again to go on"):
+    with one_process(Path(folder)), stops_explained(None, "run the same command again to go on"):
         if force:
             discard(kept)
         with task(one.label) as on_epoch:

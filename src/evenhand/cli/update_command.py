@@ -38,7 +38,6 @@ def command(
     from evenhand.cli import inputs, remembered, show
     from evenhand.experiments.output import check_folder, checkpoints_beside, extended_record, stops_explained
     from evenhand.methods import made_by
-    from evenhand.metrics.lists import count
     from evenhand.models.factors import load
     from evenhand.models.folder import check_ours
     from evenhand.models.titles import carried_titles, note_on
@@ -47,6 +46,7 @@ def command(
     from evenhand.utils.errors import InputError
     from evenhand.utils.locks import one_process
     from evenhand.utils.progress import task
+    from evenhand.utils.text import count
 
     if data is None and newcomers.new_items is None:
         raise InputError("give a file of newer interactions, or new items with --new-items, or both.")

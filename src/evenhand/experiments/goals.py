@@ -1,4 +1,4 @@
-"""What a search is after: one metric, or two that pull in different directions and the point wanted between them."""
+"""The goals of a search: one metric, or two that trade off, their Pareto front, and which point of it is picked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.text import parse_integer
 
 MOST = 2
-"""A front of more metrics is no line that a person can choose on."""
+"""Metrics at most: a person can choose on the front of two, which is a line."""
 _OPPOSITES = {"fpr": "precision", "fnr": "recall"}
 """Metrics that are 1 minus another one."""
 

@@ -80,12 +80,15 @@ def checkpoints_beside(model: str | Path) -> Path:
 
 
 @contextmanager
-def stops_explained(checkpoints: Path, how: str) -> Iterator[None]:
-    """Whoever stops the work in the block reads in one line that it is kept, and how to go on."""
+def stops_explained(checkpoints: Path | None, how: str) -> Iterator[None]:
+    """Whoever stops the work in the block reads in one line that it is kept, and how to go on.
+
+    Without `checkpoints` something is kept in any case, as the trials of a search are.
+    """
     try:
         yield
     except (StoppedError, KeyboardInterrupt) as stop:
-        if not checkpoints.is_dir():
+        if checkpoints is not None and not checkpoints.is_dir():
             raise
         if isinstance(stop, StoppedError):
             raise StoppedError(stop.done, f"everything is saved: {how}") from stop

@@ -17,11 +17,12 @@ from evenhand.data.reading.columns import source_label
 from evenhand.data.reading.wire import total
 from evenhand.metrics.catalogue import METRICS
 from evenhand.metrics.exposure import NO_ITEM
-from evenhand.metrics.lists import ListColumns, ListTable, count, list_lengths, read_lists
+from evenhand.metrics.lists import ListColumns, ListTable, list_lengths, read_lists
 from evenhand.metrics.slots import AnswerSheet, Slots
 from evenhand.metrics.statistics import Summary, summarise
 from evenhand.metrics.users import UserMetrics
 from evenhand.utils.errors import InputError
+from evenhand.utils.text import count
 from evenhand.utils.world import World
 
 if TYPE_CHECKING:

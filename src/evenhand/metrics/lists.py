@@ -30,8 +30,7 @@ from evenhand.data.reading.columns import Column, source_label
 from evenhand.data.reading.values import codes_and_ids
 from evenhand.metrics.exposure import NO_ITEM, UNKNOWN_ITEM
 from evenhand.utils.errors import InputError
-from evenhand.utils.text import count as count
-from evenhand.utils.text import one_line
+from evenhand.utils.text import count, one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,4 +1,4 @@
-"""What stands in each slot of a block of lists, and what is known of the users they are for.
+"""Recommendation lists as arrays: what each slot holds, and what is known of the users they are for.
 
 Every metric of the catalogue is a function of `Slots`. Nothing is computed before a metric asks for it, since
 training asks for one metric after each epoch and a report for all of them once.
@@ -47,10 +47,10 @@ class AnswerSheet:
     hot: np.ndarray
     """bool [n_items]"""
     consumed: Interactions | None = None
-    """What users have had: train and validation. Without it every item outside the truth is a negative, and
+    """What users interacted with: train and validation. Without it every item outside the truth is a negative, and
     popularity is unknown."""
     shown_again: bool = True
-    """Whether a list may hold something of `consumed`; models leave it out."""
+    """Whether a list may hold an item of `consumed`; the lists of our own models never do."""
     all_users: ItemPopularity | None = None
     """Where `consumed` is a part of the users only: popularity among all of them."""
     demand_part: Interactions | None = None
@@ -139,7 +139,7 @@ class Slots:
 
     @cached_property
     def repeats(self) -> np.ndarray:
-        """The slot holds something that the user has had."""
+        """The slot holds an item of `consumed`."""
         if self.sheet.consumed is None or not self.sheet.shown_again:
             return np.zeros(self.top.shape, dtype=bool)
         return _contains(self.sheet.consumed, self.sheet.users, self.top)
@@ -155,7 +155,7 @@ class Slots:
 
     @cached_property
     def negatives(self) -> np.ndarray:
-        """The slot holds a negative. What the user has had is a miss, but none of the negatives."""
+        """The slot holds a negative. An item of `consumed` is a miss, but no negative."""
         return (self.top >= 0) & ~self.hits & ~self.repeats
 
 

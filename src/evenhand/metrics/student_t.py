@@ -7,6 +7,7 @@ fourteen digits; the quantile inverts it by bisection.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 
 def t_two_sided(t: float, df: float) -> float:
@@ -34,6 +35,7 @@ def t_cdf(t: float, df: float) -> float:
     return 1.0 - tail if t > 0 else tail
 
 
+@lru_cache(maxsize=1024)  # an audit asks for the same ones again and again
 def t_quantile(probability: float, df: float) -> float:
     """The t with P(T ≤ t) = probability, for a probability strictly between 0 and 1.
 

@@ -18,11 +18,11 @@ from torch import Tensor
 
 from evenhand.data.csr import gather_rows
 from evenhand.data.interactions import Interactions
-from evenhand.metrics.lists import count
 from evenhand.models.base import Model
 from evenhand.models.factors import FactorModel
 from evenhand.models.item_weights import ItemWeightModel
 from evenhand.models.topk import Score
+from evenhand.utils.text import count
 
 if TYPE_CHECKING:
     from evenhand.models.new_items import NewItems

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from evenhand.metrics.catalogue import CARD, HEADLINE, METRICS
-from evenhand.metrics.lists import count
-from evenhand.utils.text import visible
+from evenhand.utils.text import count, visible
 
 if TYPE_CHECKING:
     from evenhand.models.base import Model

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
-from evenhand.metrics.lists import count
 from evenhand.models.base import Model
 from evenhand.models.topk import Score, by_product, top_items
+from evenhand.utils.text import count
 
 if TYPE_CHECKING:
     from evenhand.models.new_items import NewItems

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.reading.columns import NoRowsError
-from evenhand.metrics.lists import count
 from evenhand.models.id_lookup import as_ids, list_table, positions
 from evenhand.models.topk import top_by
 from evenhand.utils.errors import InputError
+from evenhand.utils.text import count
 
 _NOTES = b"evenhand.notes"
 """Where a table of recommendations keeps its notes: in the metadata of its schema."""

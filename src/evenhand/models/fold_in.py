@@ -1,7 +1,7 @@
-"""Users who were not there when the model was trained, from what they interacted with, without training.
+"""Fold-in: vectors for users who were not in the training data, from their interactions, without training.
 
-The items stay fixed and a user's vector is the solution of one small linear system, the same for all users,
-so that a thousand new users cost one matrix product.
+The item vectors stay fixed. A user's vector solves a small linear system whose matrix is the same for all users, so
+that a thousand new users cost one matrix product.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
-from evenhand.metrics.lists import count
 from evenhand.models.id_lookup import listed, positions
 from evenhand.utils.errors import InputError
+from evenhand.utils.text import count
 
 RIDGE = 10.0
 """Weight of the vector's length; chosen on three data sets (see docs/models.md); 3 to 30 does nearly as well."""
 
 
 Factors = tuple[Tensor, Tensor]
+"""A matrix as `torch.linalg.lu_factor` gives it: triangular factors and pivots."""
 
 
 def user_vectors(item_vectors: Tensor, history: Interactions, of_items: Sequence[Factors] | None = None) -> Tensor:
@@ -34,7 +35,7 @@ def user_vectors(item_vectors: Tensor, history: Interactions, of_items: Sequence
     items, low ones over the whole catalogue, and a short vector. So  x_u = (QᵀQ / n + λ s I)⁻¹ m_u, where
     s, the mean square of an entry of Q, makes λ independent of the vectors' scale. It is a step of
     implicit ALS in which the catalogue outweighs the user's own few items. `of_items` are the `systems` of the
-    item vectors, where they are kept: a single user then costs nothing that grows with the catalogue.
+    item vectors, if the caller has cached them: a single user then costs nothing that grows with the catalogue.
     """
     seen, place = np.unique(history.items, return_inverse=True)
     bags = torch.from_numpy(place), torch.from_numpy(history.indptr[:-1])
@@ -47,7 +48,7 @@ def user_vectors(item_vectors: Tensor, history: Interactions, of_items: Sequence
 
 
 def systems(item_vectors: Tensor) -> list[Factors]:
-    """float64 [d, d] per replica: QᵀQ / n + λ s I, as triangular factors and pivots."""
+    """float64 [d, d] per replica: QᵀQ / n + λ s I, factored."""
     found: list[Factors] = []
     for items in map(Tensor.double, item_vectors):
         second_moment = items.T @ items / len(items)

@@ -18,10 +18,10 @@ from torch import Tensor
 from evenhand.data.csr import gather_rows
 from evenhand.data.interactions import Interactions
 from evenhand.data.recency import recency_counts
-from evenhand.metrics.lists import count
 from evenhand.models.base import Model
 from evenhand.models.topk import Score, top_by
 from evenhand.utils.errors import InputError
+from evenhand.utils.text import count
 
 if TYPE_CHECKING:
     from evenhand.models.new_items import NewItems

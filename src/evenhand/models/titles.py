@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from evenhand.data.reading.columns import Column
 from evenhand.data.reading.read import read_columns, source_label
-from evenhand.metrics.lists import count
 from evenhand.models.id_lookup import positions
 from evenhand.utils.errors import InputError
+from evenhand.utils.text import count
 
 
 def read_titles(source: Any, item_ids: pa.Array, *, item: str = "item", title: str = "title") -> pa.Array:

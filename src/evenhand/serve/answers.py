@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
-from evenhand.metrics.lists import count
 from evenhand.models.base import Model
 from evenhand.models.factors import load
 from evenhand.utils.errors import InputError
+from evenhand.utils.text import count
 
 _AT_ONCE = 4096
 """Ids that become Python objects together; no request waits longer than that while a new model is loaded."""

@@ -37,10 +37,14 @@ class SpreadEvaluator:
     """`Evaluator` over ranks: called with this rank's vectors, it gives the metrics of all users on every rank."""
 
     truth: SpreadLog
+    """What was held out."""
     exclude: SpreadLog
+    """What users interacted with before, which is not recommended."""
     hot: np.ndarray
+    """bool [n_items]"""
     ks: tuple[int, ...]
     sample: int | None = None
+    """Evaluate this number of users only."""
 
     @cached_property
     def _there(self) -> np.ndarray:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenhand.data.reading.columns import source_label
-from evenhand.metrics.lists import ListColumns, count, read_lists
+from evenhand.metrics.lists import ListColumns, read_lists
 from evenhand.utils.errors import InputError
+from evenhand.utils.text import count
 
 if TYPE_CHECKING:
     import pyarrow as pa

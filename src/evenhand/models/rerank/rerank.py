@@ -9,12 +9,13 @@ import numpy as np
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split, share_vocabulary
-from evenhand.metrics.lists import ListColumns, count
+from evenhand.metrics.lists import ListColumns
 from evenhand.models.rerank.candidates import Candidates, read_candidates
 from evenhand.models.rerank.popularity_mix import Popularity
 from evenhand.models.rerank.rules import METHODS
 from evenhand.models.rerank.strength import TOLERANCE, Trial, best_trial, top_items, try_strengths
 from evenhand.utils.errors import InputError, unknown
+from evenhand.utils.text import count
 
 if TYPE_CHECKING:
     import pyarrow as pa
