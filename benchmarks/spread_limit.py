@@ -1,6 +1,6 @@
 """A log larger than one process may hold: refused in one, trained for an epoch by several under the same limit each.
 
-    python benchmarks/spread_limit.py [--pairs 50000000] [--users 2000000] [--items 200000] [--limit 3] [--ranks 4]
+    python benchmarks/spread_limit.py [--pairs 50000000] [--users 2000000] [--items 200000] [--limit 4] [--ranks 4]
 
 Makes parquet files of integer ids (kept in --folder if given). Every process may take --limit GB of memory of its
 own (`ulimit -d`, which the system enforces). Prints what each run said, its seconds, and the largest process of all.
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=50_000_000)
     parser.add_argument("--users", type=int, default=2_000_000)
     parser.add_argument("--items", type=int, default=200_000)
-    parser.add_argument("--limit", type=float, default=3.0, help="GB for each process.")
+    parser.add_argument("--limit", type=float, default=4.0, help="GB for each process.")
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--method", default="rns")
     parser.add_argument("--batch", type=int, default=131_072)
