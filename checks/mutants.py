@@ -117,7 +117,8 @@ PROTECTIONS: dict[str, tuple[Mutant, ...]] = {
                "        signal.signal(signal.SIGTERM, _terminate)\n", "        pass\n", f"{_STOPPING} -k any_other"),
         Mutant("SIGTERM that reaches the training within a recipe", "utils/stopping.py",
                " or present in _listening", "", f"{_STOPPING} -k recipe"),
-        Mutant("saying how to go on", "experiments/output.py", "        if checkpoints is not None and not checkpoints.is_dir():\n",
+        Mutant("saying how to go on", "experiments/output.py",
+               "        if checkpoints is not None and not checkpoints.is_dir():\n",
                "        if True:\n", f"{_STOPPING} -k stopped_late"),
     ),
     "one of several processes": (
