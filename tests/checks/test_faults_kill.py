@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import os
 import random
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -34,8 +37,6 @@ WORKS = [
          "--model {out}/model --refit", trains=True),
     Work("recipe", "train {in}/log.csv --recipe best --budget 1h --device cpu --out {out}/model", again="--resume",
          trains=True),
-    Work("2 ranks", f"train {{in}}/log.csv --method dns --epochs 2 --out {{out}}/model {FIT}", again="--resume",
-         trains=True, ranks=2),
     Work("reproduce", "reproduce overall --data-dir {in}/paper --methods rns --seeds 1 --epochs 2 "
          "--device cpu --out {out}/tables", trains=True),
     Work("export", "export {in}/model --to parquet --out {out}/vectors", again="--force", together=True,
@@ -44,7 +45,7 @@ WORKS = [
          older="recommend {in}/model -k 5 --out {out}/recs.csv"),
 ]  # fmt: skip
 AIMED, AT_RANDOM = 5, 1
-LONG = ("recipe", "2 ranks", "tune --model")
+LONG = ("recipe", "tune --model")
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +72,16 @@ def test_killed_here_and_there(work: Work, inputs: Path, tmp_path: Path) -> None
         moment = draw.uniform(0, stage.seconds)
         total.add(stage.story(forked, lambda life, moment=moment: {"after": moment} if life == 0 else {}))
     assert total.clean, total
+
+
+def test_ranks_are_killed() -> None:
+    """In a process of its own: what has used OpenMP cannot be copied and use it again."""
+    command = [sys.executable, "-m", "checks.faults", "--only", "train over 2 ranks", "--kills", "1", "--aimed", "1"]
+    ended = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    kills, runs, equal = re.search(r"\| \*\*all\*\* \| (\d+) \| (\d+) \| (\d+) \|", ended.stdout).groups()  # type: ignore[union-attr]
+    assert int(kills) >= 4
+    assert runs == equal
 
 
 def test_a_server_and_who_replaces_its_model_are_killed(inputs: Path, tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_going_on_with_another_rate_is_refused_by_its_name(tmp_path: Path, monke
         with pytest.raises(RunError, match="start over with --force"):
             fit("numba", tmp_path)
     with pytest.raises(InputError, match=r"differs in settings lr; .* start over with --force\.$"):
-        fit("numba", tmp_path, lr=0.001)
+        fit("numba", tmp_path, lr=0.004)
     assert len(fit("numba", tmp_path).history) == 4  # what was kept is good: without the fault it goes on
 
 
