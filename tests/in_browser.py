@@ -59,3 +59,12 @@ def opening(browser: Any, pages: Mapping[str, Path]) -> Iterator[Open]:
         context.close()
     assert set(asked) <= {path.as_uri() for path in pages.values()}
     assert complaints == []
+
+
+def wait_until(page: Any, condition: str, value: Any = None) -> None:
+    """Until a function of the page is true. Asked from outside: the pages' policy forbids them to evaluate texts."""
+    for _ in range(100):
+        if page.evaluate(condition, value):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"not within five seconds: {condition}")

@@ -12,7 +12,7 @@ import pytest
 
 from evenhand.audit.result import Finding
 from evenhand.report import Origin, write_report
-from in_browser import HOSTILE, Open, opening
+from in_browser import HOSTILE, Open, opening, wait_until
 from sample_audit import bare_audit, sample_audit, sample_story
 
 INJECTED = """
@@ -127,7 +127,7 @@ def test_the_policy_stops_scripts_that_are_not_the_pages_own(browser: Any, repor
     assert page.locator("#said").inner_text() == "Sorted by OHR (pooled), highest first."  # its own script runs
     for trap in ("handler", "link", "form"):
         page.evaluate("id => document.getElementById(id).click()", trap)
-    page.wait_for_function("window.refused.includes('form-action')")
+    wait_until(page, "() => window.refused.includes('form-action')")
     assert set(page.evaluate("window.refused")) == {
         "script-src-elem",
         "script-src-attr",
@@ -177,8 +177,8 @@ def test_a_table_that_is_wider_than_the_page_says_so(open_report: Open, width: i
     hint = """box => { const hint = getComputedStyle(box, "::before"); return hint.display + " " + hint.content; }"""
     assert ("scroll it sideways" in box.evaluate(hint)) is wider
     page.set_viewport_size({"width": 1670 - width, "height": 800})
-    page.wait_for_function(
-        "wide => document.querySelector('#numbers > .scroll').classList.contains('wide') === wide", arg=not wider
+    wait_until(
+        page, "wide => document.querySelector('#numbers > .scroll').classList.contains('wide') === wide", not wider
     )
 
 
