@@ -8,12 +8,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.baselines import ALS, EASE, Popular
+from evenhand.baselines import ALS, EASE, ItemKNN, Popular
 from evenhand.baselines.ensemble import K, Shortlists, evaluated_users, found_weights
 from evenhand.data.interactions import Interactions
 from evenhand.data.simulate import simulate_log
 from evenhand.data.splits import held_out_share
 from evenhand.models.blend_model import BlendModel
+from evenhand.training.evaluation import Evaluator
 
 
 @pytest.fixture(scope="module")
@@ -120,3 +121,21 @@ def test_a_sample_of_users_is_always_the_same(parts: tuple[Interactions, Interac
     assert (some == evaluated_users(held, 10)).all()
     assert not (some == np.flatnonzero(held.activity > 0)[:10]).all()
     assert len(evaluated_users(held, 10**6)) == int((held.activity > 0).sum())
+
+
+def test_a_part_that_counts_against_items_is_seen_to_lift_what_nobody_lists() -> None:
+    """Popularity with a negative weight puts rare items forward; what the weights were found to be worth is what
+    lists over the whole catalogue are worth."""
+    log = simulate_log(150, 400, 3000, seed=3)
+    rest, held = held_out_share(log, 0.2)
+    parts = [ItemKNN(300, 0, "gram", item_exponent=0.3).fit_pairs(rest), Popular(log=True).fit_pairs(rest)]
+    weights = (0.45, -0.55)
+    blend = BlendModel(tuple(parts), weights, rest)  # type: ignore[arg-type]
+    seen = Evaluator(held, rest, np.zeros(rest.n_items, dtype=bool), (20,))
+    whole = seen.evaluate([blend.scorer(0)])[0][20].mean("ndcg")
+    values = []
+    for signed in ((False, True), (False, False)):
+        lists = Shortlists.of(parts, rest, held, signed)
+        values.append(lists.value(torch.einsum("p,puc->uc", torch.tensor(weights), lists.scores)))
+    assert values[0] == pytest.approx(whole, abs=0.005)
+    assert values[1] > whole + 0.02  # without them it looked better than it is

@@ -112,8 +112,9 @@ class Blend(Baseline):
             fits.append(kept.fitted(part, partial(fit_part, part, rest, held, seed, device)))
             if run.on_epoch:
                 run.on_epoch(done + 1, len(self.parts), {})
-        lists = Shortlists.of([cast("Part", fit.model) for fit in fits], rest, held)
-        shares, _ = found_weights(lists, [part.name in SIGNED for part in self.parts])
+        signed = [part.name in SIGNED for part in self.parts]
+        lists = Shortlists.of([cast("Part", fit.model) for fit in fits], rest, held, signed)
+        shares, _ = found_weights(lists, signed)
         taken = [n for n, share in enumerate(shares) if share]
         counting = tuple(shares[n] for n in taken)
         final = replace(

@@ -52,13 +52,24 @@ class Shortlists:
     """How many users have held-out items; where there are more than MOST_USERS, the lists are those of a sample"""
 
     @staticmethod
-    def of(models: Sequence[Model], pairs: Interactions, held: Interactions, most: int = MOST_USERS) -> Shortlists:
-        """From models fitted to `pairs`, for users drawn from those who have items in `held`."""
+    def of(
+        models: Sequence[Model],
+        pairs: Interactions,
+        held: Interactions,
+        signed: Sequence[bool] = (),
+        most: int = MOST_USERS,
+    ) -> Shortlists:
+        """From models fitted to `pairs`, for users drawn from those who have items in `held`.
+
+        A part that is `signed` may count against items, so what it would list least is looked at too.
+        """
         users = evaluated_users(held, most)
         head = np.zeros(pairs.n_items, dtype=bool)
         head[np.argsort(-pairs.popularity, kind="stable")[: max(1, pairs.n_items // 10)]] = True
         step = max(1, _CHUNK_CELLS // (pairs.n_items * len(models)))
-        chunks = [_shortlist(models, pairs, held, users[begin : begin + step]) for begin in range(0, len(users), step)]
+        chunks = [
+            _shortlist(models, pairs, held, users[begin : begin + step], signed) for begin in range(0, len(users), step)
+        ]
         scores, wanted, absent, items = (torch.cat(each, dim=-2) for each in zip(*chunks, strict=True))
         # Parts agree on many items, and finding weights takes as long as the lists are wide: repeats go.
         places = absent.to(torch.uint8).argsort(dim=1, stable=True)[:, : max(1, int((~absent).sum(1).max()))]
@@ -135,14 +146,15 @@ def evaluated_users(held: Interactions, most: int) -> np.ndarray:
 
 
 def _shortlist(
-    models: Sequence[Model], pairs: Interactions, held: Interactions, users: np.ndarray
+    models: Sequence[Model], pairs: Interactions, held: Interactions, users: np.ndarray, signed: Sequence[bool]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     row, item = (torch.from_numpy(x) for x in gather_rows(pairs.indptr, pairs.items, users))
     seen = torch.zeros(len(users), pairs.n_items, dtype=torch.bool)
     seen[row, item.long()] = True
     every = [scaled(model.scores(users), pairs, users, "best").cpu() for model in models]
     depth = min(_DEPTH, pairs.n_items)
-    items = torch.cat([one.masked_fill(seen, -torch.inf).topk(depth, 1).indices for one in every], 1)
+    forward = [*every, *(-one for one, may in zip(every, signed, strict=False) if may)]
+    items = torch.cat([one.masked_fill(seen, -torch.inf).topk(depth, 1).indices for one in forward], 1)
     items = items.sort(1).values
     absent = seen.gather(1, items)
     absent[:, 1:] |= items[:, 1:] == items[:, :-1]

@@ -290,10 +290,12 @@ class Search:
             if sum(other.family == one.family for other in taking) < 2 and len(taking) < _TAKING_PART:
                 taking.append(one)
         taking += [one for one in self.tried if one.method.name in SIGNED and one not in taking]
-        lists = Shortlists.of([self.workshop.model(one) for one in taking], self.pairs, self.held)
+        signed = [one.method.name in SIGNED for one in taking]
+        models = [self.workshop.model(one) for one in taking]
+        lists = Shortlists.of(models, self.pairs, self.held, signed)
         limit = EXPOSURE_LIMIT if self.recipe.goal == "exposure" else None
         self.settled_on = lists.settled_on
-        shares, _ = found_weights(lists, [one.method.name in SIGNED for one in taking], limit)
+        shares, _ = found_weights(lists, signed, limit)
         return [(one, share) for one, share in zip(taking, shares, strict=True) if share]
 
 
