@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from defaults import K, tests_named
+
 from evenhand.experiments.benchmark import method_named
 from evenhand.experiments.suite import Test
 from evenhand.training.evaluation import Evaluator, users_within_reach
@@ -45,7 +46,7 @@ def measure(test: Test, method: str, points: list[Values], having: Values, devic
     fits = one.fit_together([one.having(point) for point in points], conditions)
     seen = Evaluator(held, split.train, conditions.hot_items, (K,), users_within_reach(held))
     ndcg = [seen.evaluate(fit.scorers)[0][K].mean("ndcg") for fit in fits]
-    found = [point | {"ndcg": each, "epoch": fit.epochs[0]} for point, each, fit in zip(points, ndcg, fits, strict=True)]
+    found = [p | {"ndcg": each, "epoch": fit.epochs[0]} for p, each, fit in zip(points, ndcg, fits, strict=True)]
     what = {"test": f"{test.set}, {test.test}", "method": method, **having}
     return what | {"points": found, "seconds": round(time.perf_counter() - began, 1)}
 
