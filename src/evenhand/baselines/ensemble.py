@@ -7,7 +7,7 @@ that some part would list matter, so a few hundred scores per user are kept, wha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -50,6 +50,8 @@ class Shortlists:
     """The share of the pairs that the most popular tenth of the items has"""
     of_users: int
     """How many users have held-out items; where there are more than MOST_USERS, the lists are those of a sample"""
+    out_of_reach: int = 0
+    """Users that were left out since no part lists anything they want: they count, with an NDCG of 0."""
 
     @staticmethod
     def of(
@@ -71,15 +73,16 @@ class Shortlists:
             _shortlist(models, pairs, held, users[begin : begin + step], signed) for begin in range(0, len(users), step)
         ]
         scores, wanted, absent, items = (torch.cat(each, dim=-2) for each in zip(*chunks, strict=True))
+        device = scores.device
         # Parts agree on many items, and finding weights takes as long as the lists are wide: repeats go.
         places = absent.to(torch.uint8).argsort(dim=1, stable=True)[:, : max(1, int((~absent).sum(1).max()))]
         scores = scores.gather(2, places.expand(len(scores), -1, -1))
         wanted, absent, items = (each.gather(1, places) for each in (wanted, absent, items))
-        sizes = torch.from_numpy(np.minimum(held.activity[users], K))
-        ideal = torch.cumsum(_discounts(K), 0)[sizes - 1]
+        sizes = torch.from_numpy(np.minimum(held.activity[users], K)).to(device)
+        ideal = torch.cumsum(_discounts(K, device), 0)[sizes - 1]
         demand = float(pairs.popularity[head].sum() / max(1, len(pairs)))
         there = int((held.activity > 0).sum())
-        return Shortlists(scores, wanted, absent, torch.from_numpy(head)[items], ideal, demand, there)
+        return Shortlists(scores, wanted, absent, torch.from_numpy(head).to(device)[items], ideal, demand, there)
 
     @property
     def settled_on(self) -> dict[str, int]:
@@ -88,10 +91,10 @@ class Shortlists:
 
     def value(self, total: Tensor, limit: float | None = None) -> float:
         """NDCG@20 of lists by these scores [users, candidates]; below 0 where exposure is beyond the limit."""
-        length = min(K, total.shape[1])
-        top = total.masked_fill(self.absent, -torch.inf).topk(length, dim=1).indices
+        top = self._top(total)
         hits = self.wanted.gather(1, top)
-        ndcg = float(((hits * _discounts(length)).sum(1) / self.ideal).mean())
+        gains = (hits * _discounts(top.shape[1], top.device)).sum(1) / self.ideal
+        ndcg = float(gains.sum()) / (len(gains) + self.out_of_reach)
         if limit is None:
             return ndcg
         beyond = self._ratio(top) - limit
@@ -99,9 +102,20 @@ class Shortlists:
 
     def ratio(self, weights: Sequence[float]) -> float:
         """The share of slots of the most popular tenth over its share of the pairs."""
-        total = torch.einsum("p,puc->uc", torch.tensor(weights, dtype=self.scores.dtype), self.scores)
-        length = min(K, total.shape[1])
-        return self._ratio(total.masked_fill(self.absent, -torch.inf).topk(length, dim=1).indices)
+        return self._ratio(self._top(self.blended(weights)))
+
+    def blended(self, weights: Sequence[float] | np.ndarray) -> Tensor:
+        """[users, candidates]: the parts' scores added up."""
+        return torch.einsum("p,puc->uc", self.scores.new_tensor(weights), self.scores)
+
+    def within_reach(self) -> Shortlists:
+        """The same without users for whom no weights find anything."""
+        found = self.wanted.any(1)
+        kept = {name: getattr(self, name)[found] for name in ("wanted", "absent", "head", "ideal")}
+        return replace(self, scores=self.scores[:, found], **kept, out_of_reach=int((~found).sum()))
+
+    def _top(self, total: Tensor) -> Tensor:
+        return total.masked_fill(self.absent, -torch.inf).topk(min(K, total.shape[1]), dim=1).indices
 
     def _ratio(self, top: Tensor) -> float:
         real = ~self.absent.gather(1, top)
@@ -117,11 +131,13 @@ def found_weights(
     From the best part on, the move of one weight that gains most is made, until none gains; then with smaller steps.
     Weights are not negative, except where `signed` allows it. A `limit` on exposure comes before accuracy.
     """
+    if limit is None:
+        lists = lists.within_reach()
     singles = [lists.value(one, limit) for one in lists.scores]
     allowed = [value if not may else -np.inf for value, may in zip(singles, signed, strict=True)]
     weights = np.zeros(len(singles))
     weights[int(np.argmax(allowed if np.isfinite(allowed).any() else singles))] = 1.0
-    total = torch.einsum("p,puc->uc", torch.from_numpy(weights).to(lists.scores.dtype), lists.scores)
+    total = lists.blended(weights)
     value = lists.value(total, limit)
     for step in _STEPS:
         for _ in range(_ROUNDS):
@@ -148,24 +164,26 @@ def evaluated_users(held: Interactions, most: int) -> np.ndarray:
 def _shortlist(
     models: Sequence[Model], pairs: Interactions, held: Interactions, users: np.ndarray, signed: Sequence[bool]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    row, item = (torch.from_numpy(x) for x in gather_rows(pairs.indptr, pairs.items, users))
-    seen = torch.zeros(len(users), pairs.n_items, dtype=torch.bool)
+    every = [scaled(model.scores(users), pairs, users, "best") for model in models]
+    device = next((one.device for one in every if one.is_cuda), torch.device("cpu"))
+    every = [one.to(device) for one in every]
+    row, item = (torch.from_numpy(x).to(device) for x in gather_rows(pairs.indptr, pairs.items, users))
+    seen = torch.zeros(len(users), pairs.n_items, dtype=torch.bool, device=device)
     seen[row, item.long()] = True
-    every = [scaled(model.scores(users), pairs, users, "best").cpu() for model in models]
     depth = min(_DEPTH, pairs.n_items)
     forward = [*every, *(-one for one, may in zip(every, signed, strict=False) if may)]
     items = torch.cat([one.masked_fill(seen, -torch.inf).topk(depth, 1).indices for one in forward], 1)
     items = items.sort(1).values
     absent = seen.gather(1, items)
     absent[:, 1:] |= items[:, 1:] == items[:, :-1]
-    wanted = torch.from_numpy(held.contains(np.repeat(users, items.shape[1]), items.flatten().numpy()))
+    wanted = torch.from_numpy(held.contains(np.repeat(users, items.shape[1]), items.flatten().cpu().numpy()))
     return (
         torch.stack([one.gather(1, items) for one in every]),
-        wanted.view(items.shape) & ~absent,
+        wanted.view(items.shape).to(device) & ~absent,
         absent,
         items,
     )
 
 
-def _discounts(length: int) -> Tensor:
-    return 1 / torch.log2(torch.arange(2, length + 2, dtype=torch.float64))
+def _discounts(length: int, device: torch.device) -> Tensor:
+    return 1 / torch.log2(torch.arange(2, length + 2, dtype=torch.float64, device=device))
