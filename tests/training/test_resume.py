@@ -557,6 +557,32 @@ def test_ctrl_c_stops_train_politely_and_resume_completes_it(tmp_path: Path, log
     assert 0 < int(said[1]) < len(mine.history)
 
 
+def test_a_report_that_found_no_room_is_added_without_training_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Results are shown and written at once; the run stays unfinished, so that --resume has something to go on with."""
+    from evenhand import report
+
+    log = write_log(small_log(), tmp_path / "log.csv")
+    command = ("compare", log, "--methods", "popular,rns", "--dim", 4, "--epochs", 2, "--seeds", 1, "--device", "cpu")
+    with monkeypatch.context() as full:
+
+        def no_room(*_: object) -> None:
+            raise InputError("cannot write report.html: No space left on device.")
+
+        full.setattr(report, "write_comparison_report", no_room)
+        first = evenhand(*command, "--out", tmp_path / "run")
+    assert first.code == 1
+    assert "No space left on device; the results are written, --resume adds the report." in first.err
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    steps = Steps(monkeypatch)
+    again = evenhand(*command, "--out", tmp_path / "run", "--resume")
+    assert (again.code, steps.done) == (0, 0), again.err
+    assert json.loads((tmp_path / "run" / "results.json").read_text())["rows"] == results["rows"]
+    assert (tmp_path / "run" / "report.html").stat().st_size > 1000
+    assert not (tmp_path / "run" / ".checkpoints").exists()
+
+
 def test_a_killed_compare_leaves_no_lock_and_keeps_what_had_finished(
     tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

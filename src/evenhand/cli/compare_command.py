@@ -109,14 +109,14 @@ def command(
             lists = write_comparison(result, plan.folder, {"data": plan.data})
             report = _report(result, lists, plan, data, data_dir)
         record(lambda run: run.comparison(result, plan.folder))
-    if json:
-        show.print_json(result.to_json())
-    else:
-        seeds = f"{training.seeds} seed{'s' if training.seeds > 1 else ''}"
-        written = None if isinstance(report, InputError) else report
-        _print(result, f"{data}, {training.encoder}, {seeds}, protocol {plan.protocol}", plan.folder, written)
-    if isinstance(report, InputError):
-        raise RunError(f"{str(report).removesuffix('.')}; the results are written, without a report.")
+        if json:
+            show.print_json(result.to_json())
+        else:
+            seeds = f"{training.seeds} seed{'s' if training.seeds > 1 else ''}"
+            written = None if isinstance(report, InputError) else report
+            _print(result, f"{data}, {training.encoder}, {seeds}, protocol {plan.protocol}", plan.folder, written)
+        if isinstance(report, InputError):  # the checkpoints stay, so that nothing is trained again
+            raise RunError(f"{str(report).removesuffix('.')}; the results are written, --resume adds the report.")
 
 
 def _splittings(tests: str | None, data: str, splitting: opt.Splitting, refit: bool) -> dict[str, opt.Splitting]:

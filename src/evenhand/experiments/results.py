@@ -224,7 +224,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
         if path.name == MEASUREMENTS:  # the other columns are there for readers of the table alone
             columns = {name: columns[name] for name in ("run", "part", "metric", "k", "seed", "value")}
         values = [table[name].cast(kind).to_pylist() for name, kind in columns.items()]
-    except (OSError, pa.ArrowException):
+    except (OSError, pa.ArrowException, UnicodeDecodeError):
         raise InputError(f"{path} is damaged: it is no such Parquet table; remove it to start over.") from None
     return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -247,9 +248,12 @@ class ItemWeightModel(Model):
         """There are none."""
         raise self.no_vectors()
 
+    @cached_property
+    def _counts(self) -> np.ndarray | None:
+        return recency_counts(self.seen, self.recency)
+
     def scorer(self, replica: int) -> Score:
-        counts = recency_counts(self.seen, self.recency)
-        return lambda users: self.table.scores(self.seen, users, counts)
+        return lambda users: self.table.scores(self.seen, users, self._counts)
 
     def tensors(self) -> dict[str, Tensor]:
         own = {"recency": torch.tensor(self.recency, dtype=torch.float64)} if self.recency else {}
