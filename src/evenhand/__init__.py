@@ -5,12 +5,17 @@
 Names are loaded when they are first used, so that importing evenhand is cheap.
 """
 
+import os
 import sys
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
+
+# Turns an idle OpenMP thread waits before it sleeps. By default it waits so long that training takes ten times as long
+# where another process keeps one of the cores busy. Read when torch is loaded, so it is set before.
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 if TYPE_CHECKING:
     from evenhand.audit.run_audit import audit

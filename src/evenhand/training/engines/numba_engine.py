@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 _ONE_AT_A_TIME = threading.Lock()
 """Held while compiled code runs: not every threading layer of numba serves several callers."""
-_SHORT_WAIT = "1000"
-"""Turns an idle OpenMP thread waits before it sleeps; the usual many make two runs on one machine crawl."""
 _WORTH_SHARING = 1024
 """Draws in a step from which on more than one thread pays."""
 
@@ -47,7 +45,6 @@ _used: list[bool] = []
 _forked: list[bool] = []
 """Whether this process used OpenMP; whether it was forked from one that had."""
 
-os.environ.setdefault("GOMP_SPINCOUNT", _SHORT_WAIT)  # read when the first compiled code runs
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: _forked.extend(_used))
 
