@@ -112,6 +112,10 @@ class Comparison:
     p: float
 
 
+_LARGEST = 1e100
+"""What no measurement exceeds: beyond it, squares overflow."""
+
+
 class Results:
     """What a folder holds; one without results is empty."""
 
@@ -124,6 +128,8 @@ class Results:
                 of = measured.setdefault(row["run"], {}).setdefault(_key(row), [])
                 if row["seed"] != len(of):
                     raise ValueError(f"seed {row['seed']} out of turn")
+                if row["value"] is not None and not abs(row["value"]) <= _LARGEST:
+                    raise ValueError(f"a value of {row['value']}")
                 of.append(row["value"])
             self.runs: dict[str, Run] = {}
             for row in runs:
