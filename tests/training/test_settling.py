@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,7 +50,9 @@ def test_the_l2_that_did_best_on_validation_is_taken(split: Split) -> None:
 
 def test_with_one_seed_what_was_tried_is_the_fit(split: Split) -> None:
     conditions = Conditions.of(split, 1, device="cpu")
+    began = time.perf_counter()
     fit = method().fit_under(conditions)
+    assert 0 < fit.seconds <= time.perf_counter() - began  # and counts once
     best = fit.model.info["settings"]["l2"]
     asked = method().having({"l2": best}).fit_under(conditions)
     assert fit.validation == asked.validation

@@ -52,6 +52,7 @@ def command(json: opt.Json = False) -> None:
         show.print_json({kind: [line.to_json() for line in lines] for kind, lines in found.items()})
         return
     for kind, lines in found.items():
+        kind = "baselines" if kind == "rivals" else kind  # its name in JSON documents from before
         headings = (kind.removesuffix("s"), "what it does", "parameters", "source")
         show.print_listing(headings, [line.cells() for line in lines])
     show.print_sentence(

@@ -144,9 +144,10 @@ class Trained(Method):
             tried += group[0].fit_together(group, first, run.within(f"form-{place}"))
         values = [one.validation[0] if one.validation else -np.inf for one in tried]
         chosen, fit = forms[int(np.argmax(values))], tried[int(np.argmax(values))]
+        seconds = sum(one.seconds for one in (tried[:1] if alike else tried))
         if len(conditions.seeds) > 1:
             (fit,) = chosen.fit_together([chosen], conditions, run)
-        seconds = fit.seconds + sum(one.seconds for one in (tried[:1] if alike else tried))
+            seconds += fit.seconds
         return replace(fit, seconds=seconds, notes=(*fit.notes, _settled(self, forms, values, chosen)), again=chosen)
 
     def fit_together(self, methods: Sequence[Self], conditions: Conditions, run: RunOptions = PLAIN) -> list[Fit]:
