@@ -1,6 +1,9 @@
 """The compiled engine against the plain one: the same draws, the same choices, the same steps."""
 
 import multiprocessing
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -332,3 +335,11 @@ def test_memory_does_not_grow_over_epochs() -> None:
     before = places()
     epochs(running, 3)
     assert places() == before
+
+
+def test_idle_threads_sleep_early_in_torchs_library_too() -> None:
+    """It reads the number when it is loaded, so importing evenhand sets it and does not load torch."""
+    code = "import os, sys, evenhand; print(os.environ['GOMP_SPINCOUNT'], 'torch' in sys.modules)"
+    free = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=free)
+    assert ended.stdout.split() == ["1000", "False"], ended.stderr
