@@ -105,7 +105,7 @@ def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recipe, "candidates", lambda *_: {name: list(each) for name, each in families.items()})
 
 
-SHORT = "--epochs 6 --patience 9 --dim 4 --batch 256"
+SHORT = "--epochs 6 --patience 9 --dim 4 --batch 256 --lr 0.005"
 LONG_WORK = {
     "train": (f"train LOG --method dns --no-refit --seeds 2 {SHORT} --out OUT", "--resume"),
     "train, fitted to everything": (f"train LOG --method dns --seeds 1 {SHORT} --out OUT", "--resume"),
