@@ -11,11 +11,11 @@ counted (see `bytes_a_positive`) and compared with a plain copy on the same devi
 from __future__ import annotations
 
 import argparse
-import math
 import time
 from collections.abc import Callable
 
 import torch
+from spread_gpu import long_tail
 from torch import Tensor
 
 import evenhand as eh
@@ -83,32 +83,12 @@ def plain(train: eh.Interactions, replicas: int) -> float:
     return replicas * n / seconds(lambda: loop.run_epoch(0))
 
 
-def long_tail(n_users: int, n_items: int, each: int = 20) -> Tensor:
-    """int32 [n_users, each]: distinct items, ascending; the chance of the k-th item falls as 1/(k + 100)."""
-    names = torch.randperm(n_items, device=DEVICE).int()
-
-    def drawn(n: int) -> Tensor:
-        place = 100 * torch.expm1(torch.rand(n, device=DEVICE) * math.log1p(n_items / 100))
-        return names[place.long().clamp_max(n_items - 1)]
-
-    rows = torch.empty(n_users, each, dtype=torch.int32, device=DEVICE)
-    for part in rows.split(1_000_000):
-        found = drawn(part.numel()).view(part.shape).sort(1).values
-        repeated = found[:, 1:] == found[:, :-1]
-        while repeated.any():
-            found[:, 1:][repeated] = drawn(int(repeated.sum()))
-            found = found.sort(1).values
-            repeated = found[:, 1:] == found[:, :-1]
-        part.copy_(found)
-    return rows
-
-
 class WebSize:
     """The data and model of the large run, made once on the device; `rate` times one way to train it."""
 
     def __init__(self, n_users: int, n_items: int, dim: int = 64) -> None:
-        rows = long_tail(n_users, n_items)
-        each = rows.shape[1]
+        each = 20
+        rows = long_tail(n_users, n_items, each, DEVICE)
         self.indptr = torch.arange(n_users + 1, device=DEVICE) * each
         self.users = torch.arange(n_users, dtype=torch.int32, device=DEVICE).repeat_interleave(each)
         self.items = rows.flatten()
