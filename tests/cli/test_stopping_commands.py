@@ -137,7 +137,11 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 EARLIER = ("blend", "recipe", "train, fitted to everything", "tune --model --refit")
 
 
-@pytest.mark.parametrize(("work", "back"), [*((work, 1) for work in LONG_WORK), *((work, 4) for work in EARLIER)])
+WHEN = [*((work, 1) for work in LONG_WORK), *((work, 4) for work in EARLIER), ("recipe", 6)]
+"""How many epochs before the end; six before that of the recipe its search is at work."""
+
+
+@pytest.mark.parametrize(("work", "back"), WHEN)
 def test_work_that_is_stopped_late_goes_on(
     work: str, back: int, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +160,7 @@ def test_work_that_is_stopped_late_goes_on(
     most, epochs.count, epochs.ends = epochs.count, 0, epochs.count - back
     ended = run("stopped")
     assert ended.code == 143, ended.err
+    assert epochs.count == epochs.ends  # what was being trained heard it: no other epoch began
     assert ended.err.count("\n") == 1
     assert ended.err.startswith("evenhand: stopped")
     assert ("go on with --resume." if again else "run the same command again to go on.") in ended.err
