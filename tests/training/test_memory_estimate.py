@@ -23,7 +23,7 @@ from evenhand.training.run import train
 from evenhand.training.settings import Settings
 from evenhand.training.trainer import Trainer
 from evenhand.utils import memory
-from evenhand.utils.errors import InputError
+from evenhand.utils.errors import InputError, RunError
 from run_cli import TINY, evenhand
 
 CPU = torch.device("cpu")
@@ -292,3 +292,23 @@ def test_above_a_stated_number_a_sample_is_evaluated_by_default(
     assert any("7 of" in note for note in sampled.notes)
     whole = train(split(), MF(dim=4), UniformSampler(), 1, Settings(epochs=1, eval_users=10_000))
     assert not any(" of " in note and "users" in note for note in whole.notes)
+
+
+@pytest.mark.parametrize(
+    ("problem", "told"),
+    [
+        (MemoryError(), "there is not enough memory for this; lower --dim, --batch or --seeds, or use --ecdf 64."),
+        (torch.OutOfMemoryError("CUDA out of memory."), "there is not enough memory for this; lower --dim"),
+        (RuntimeError("sizes of tensors must match"), None),
+    ],
+)
+def test_memory_that_runs_out_in_training_is_one_sentence(
+    problem: Exception, told: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(*_: Any, **__: Any) -> None:
+        raise problem
+
+    monkeypatch.setattr(Trainer, "run_epoch", no_room)
+    with pytest.raises(RunError if told else RuntimeError, match=told or "must match") as raised:
+        train(split(), MF(dim=4), UniformSampler(), 1, Settings(epochs=1))
+    assert isinstance(raised.value, RunError) == bool(told)
