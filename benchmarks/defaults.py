@@ -51,12 +51,14 @@ class Task:
     seconds: float | None
     device: str
     data_dir: str
-    having: tuple[tuple[str, float], ...] = ()
+    having: tuple[tuple[str, float | int], ...] = ()
     """Hyperparameters that an earlier search found, in place of one."""
 
     def run(self, seconds: float = 0.0, **values: Any) -> Run:
         one = method_named(self.method)
         options = ["--tests", f"{self.test.set}:{self.test.test}", "--methods", self.method, "--trials", self.trials]
+        if self.having:
+            options += ["--having", ",".join(f"{name}={value}" for name, value in self.having)]
         command = shlex.join(["python", "benchmarks/defaults.py", "data", *map(str, options)])
         used = {"versions": {"evenhand": evenhand.__version__}, "hardware": "", "details": {}} | values
         experiment = "tuned" if self.trials else "defaults"
@@ -113,6 +115,15 @@ def tests_named(text: str | None, data_dir: str) -> list[Test]:
     ]
 
 
+def number(text: str) -> float | int:
+    return float(text) if "." in text or "e" in text else int(text)
+
+
+def values(text: str) -> dict[str, float | int]:
+    """`lr=0.001,batch=2048` as numbers by name."""
+    return {name: number(value) for name, _, value in (part.partition("=") for part in text.split(",") if part)}
+
+
 def show(results: Results, tests: list[Test], methods: list[str]) -> None:
     """One line per method and test that has both."""
     for test in tests:
@@ -147,8 +158,7 @@ def main() -> None:
     asked.add_argument("--results", type=Path, default=FOLDER)
     given = asked.parse_args()
     began, device = time.monotonic(), str(resolve_device(given.device))
-    having = tuple((name, float(value)) for name, _, value in (p.partition("=") for p in given.having.split(",") if p))
-    tests, methods = tests_named(given.tests, given.folder), given.methods.split(",")
+    tests, methods, having = tests_named(given.tests, given.folder), given.methods.split(","), values(given.having)
     given.results.mkdir(parents=True, exist_ok=True)
     kept = Results(given.results)
     tasks = [

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from defaults import K, tests_named
+from defaults import K, number, tests_named, values
 
 from evenhand.experiments.benchmark import method_named
 from evenhand.experiments.suite import Test
@@ -28,10 +28,6 @@ from evenhand.training.evaluation import Evaluator, users_within_reach
 from evenhand.training.method import Conditions
 
 Values = dict[str, Any]
-
-
-def number(text: str) -> float | int:
-    return float(text) if "." in text or "e" in text else int(text)
 
 
 def measure(test: Test, method: str, points: list[Values], having: Values, device: str, data_dir: str) -> Values:
@@ -69,9 +65,10 @@ def main() -> None:
     asked.add_argument("--device", default="auto")
     asked.add_argument("--out", type=Path)
     given = asked.parse_args()
-    axes = {name: [number(v) for v in values.split(",")] for name, _, values in (a.partition("=") for a in given.grid)}
-    points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
-    having = {name: number(value) for name, _, value in (p.partition("=") for p in given.having.split(",") if p)}
+    parts = (axis.partition("=") for axis in given.grid)
+    axes = {name: [number(one) for one in several.split(",")] for name, _, several in parts}
+    points = [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
+    having = values(given.having)
     jobs = [(test, method) for test in tests_named(given.tests, given.folder) for method in given.methods.split(",")]
     with ProcessPoolExecutor(given.workers, multiprocessing.get_context("spawn")) as pool:
         running = [pool.submit(measure, *job, points, having, given.device, given.folder) for job in jobs]
