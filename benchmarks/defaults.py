@@ -162,7 +162,7 @@ def main() -> None:
     given.results.mkdir(parents=True, exist_ok=True)
     kept = Results(given.results)
     tasks = [
-        Task(test, text, trials, given.seeds, given.batch, given.seconds, device, given.folder, having)
+        Task(test, text, trials, given.seeds, given.batch, given.seconds, device, given.folder, tuple(having.items()))
         for test in tests
         for text in methods
         for trials in ((given.trials,) if having else (0, given.trials))
