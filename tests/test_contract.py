@@ -120,6 +120,13 @@ def test_methods_that_train_together_have_what_they_have_alone() -> None:
         assert losses[0] == losses[1]
 
 
+def test_methods_of_different_losses_do_not_train_together() -> None:
+    conditions = Conditions.of(SPLIT, 1, k=5, device="cpu")
+    methods = [parse(f"bsl:temperature={t}", ENCODER, QUICK).under(conditions).closed() for t in (0.1, 0.2)]
+    with pytest.raises(ValueError, match="shape"):
+        methods[0].fit_together(methods, conditions)
+
+
 def test_in_the_papers_protocol_validation_joins_train_and_a_note_says_so() -> None:
     found = fitted(eh.EASE(), protocol="paper")
     merged = Split(SPLIT.consumed, None, SPLIT.test, "by hand")

@@ -151,6 +151,8 @@ class Trained(Method):
         return replace(fit, seconds=seconds, notes=(*fit.notes, _settled(self, forms, values, chosen)), again=chosen)
 
     def fit_together(self, methods: Sequence[Self], conditions: Conditions, run: RunOptions = PLAIN) -> list[Fit]:
+        if any(one.shape() != self.shape() for one in methods):
+            raise ValueError("methods that are fitted together must agree in shape")
         each = len(conditions.seeds)
         alone = len(methods) == 1
         whole = train(
