@@ -22,7 +22,7 @@ TESTS = {
     ("Amazon-Electronic", "shift"): "Amazon-Electronic, popularity shift",
 }
 SHOWN = ("recall", "ndcg", "exposure_gap", "coverage")
-ORDER = ("rns", "pns", "dns", "auc-ns", "softmax", "auc-softmax", "bsl", "slatk")
+ORDER = ("rns", "pns", "dns", "auc-ns", "softmax", "auc-softmax", "bsl", "slatk", "lightgcn/rns", "lightgcn/bsl")
 METHODS = ("rns", "pns", "dns", "auc-ns", "ease", "gfcf", "itemknn", "popular")
 """Trained with MF, then those that are not trained."""
 
@@ -42,7 +42,7 @@ def blocks(results: Path) -> dict[str, dict[str, str]]:
     shift = [
         [f"{data}, popularity shift", f"`{method}`", *(spread(run.summary(f"{name}@20")) for name in SHOWN)]
         for (data, test, method), (_, run) in searched.items()
-        if test == "shift" and run is not None
+        if test == "shift" and method in METHODS and run is not None
     ]
     return {
         "docs/claims.md": {
@@ -60,7 +60,12 @@ Pair = tuple[Run | None, Run | None]
 def _searched(results: Path) -> dict[tuple[str, str, str], Pair]:
     """By data, test and method, in the order of the suite."""
     runs = {
-        (run.experiment, run.dataset, run.split, run.method): run
+        (
+            run.experiment,
+            run.dataset,
+            run.split,
+            run.method if run.encoder == "mf" else f"{run.encoder}/{run.method}",
+        ): run
         for run in Results(results).runs.values()
         if run.experiment in ("defaults", "tuned") and run.measured
     }
@@ -71,7 +76,10 @@ def _searched(results: Path) -> dict[tuple[str, str, str], Pair]:
 
 def _defaults(searched: dict[tuple[str, str, str], Pair]) -> str:
     def lists(run: Run | None) -> str:
-        return "–" if run is None else " / ".join(spread(run.summary(f"{name}@20")) for name in SHOWN[:2])
+        if run is None:
+            return "–"
+        size = run.details.get("parameters", {}).get("dim")
+        return " / ".join(spread(run.summary(f"{name}@20")) for name in SHOWN[:2]) + (f" (d {size})" if size else "")
 
     def share(default: Run | None, best: Run | None) -> str:
         if default is None or best is None:
