@@ -4,14 +4,14 @@ A figure is a number outside generated blocks, code, links and versions that has
 a cell of a table that holds numbers alone. A row is one measurement with all its figures, as printed and as often. Its
 kind says what `source` is:
 
-    recorded    where results/ has each figure: `RUN METRIC`, a mean over seeds, or `RUN METRIC - RUN METRIC`; `paper/…` is
-                a printed cell of the paper, `published/…` a number of the suite. They are computed again here
+    recorded    where results/ has each figure: `RUN METRIC`, a mean over seeds, or `RUN METRIC - RUN METRIC`; `paper/…`
+                is a printed cell of the paper, `published/…` a number of the suite. They are computed again here
     tested      the test that works it out again
     measured    the command that printed it
     by hand     why there is no command: take such a figure as a remark
     given       why it is no measurement: a setting, a limit, a definition, a size
 
-To write a row: `sed -n 36,86p docs/hostile-input.md | python tests/scripts/test_figures.py` prints the figures of these lines.
+`sed -n 36,86p docs/hostile-input.md | python tests/scripts/test_figures.py` prints the figures of these lines, for a row.
 """
 
 import csv
