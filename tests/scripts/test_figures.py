@@ -11,7 +11,7 @@ kind says what `source` is:
     by hand     why there is no command: take such a figure as a remark
     given       why it is no measurement: a setting, a limit, a definition, a size
 
-`sed -n 36,86p docs/hostile-input.md | python tests/scripts/test_figures.py` prints the figures of these lines, for a row.
+`sed -n 36,86p docs/hostile-input.md | python tests/scripts/test_figures.py` prints what these lines hold, for a row.
 """
 
 import csv
