@@ -20,8 +20,9 @@ import numpy as np
 import optuna
 
 from evenhand.experiments.goals import front_of
-from evenhand.experiments.search_space import search_space
+from evenhand.experiments.search_space import RANGES, search_space
 from evenhand.methods import parse
+from evenhand.training.settings import Settings
 
 BEST = {"beta": 0.03, "gamma": 0.01, "candidates": 8, "lr": 0.005, "weight_decay": 1e-5}
 SAMPLERS: dict[str, Callable[[int], Any]] = {
@@ -50,7 +51,8 @@ def area(points: list[tuple[float, float]]) -> float:
 
 def searched(sampler: Any, trials: int) -> float:
     study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
-    space = {name: span.distribution() for name, span in search_space(parse("auc-ns")).items()}
+    coupled = {"weight_decay": RANGES[Settings]["weight_decay"]}
+    space = {name: span.distribution() for name, span in search_space(parse("auc-ns"), ranges=coupled).items()}
     points = []
     for _ in range(trials):
         trial = study.ask(space)
