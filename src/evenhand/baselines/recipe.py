@@ -345,7 +345,12 @@ def candidates(pairs: Interactions, aim: Aim, device: torch.device) -> dict[str,
         ]
     )
     near = [ItemKNN(20 if even else 300, 0, "gram", item_exponent=0.5 if even else 0.3, window=w) for w in (20, 5)]
-    als = [ALS(256, 100, l2, nu=1) for l2 in (200, 500)] if not even else [ALS(256, 30, 100)]
+    # Many factors that weigh what was seen heavily for sparse logs, few that do not for dense ones.
+    als = (
+        [ALS(256, 30, 100), ALS(64, 10, 30, nu=1)]
+        if even
+        else [ALS(256, 100, 200, nu=1), ALS(64), ALS(256, 100, 500, nu=1)]
+    )
     als += [ALS(512, 100, 200, nu=1)] if on_gpu and not even else []
     ridges = [300, 100, 1000]
     most: int | Literal["all"] = "all" if on_gpu or pairs.n_items <= _EASE_ITEMS else _EASE_ITEMS
