@@ -82,10 +82,9 @@ class Bench(NamedTuple):
 
 @compiled(error_model="numpy", parallel=True)
 def learn(
-    size: Any, begin: Any, parts: Any, order: Any, pairs: Any, users: Any, items: Any, moves: Any, bench: Any,
-    tally: Any, step: Any,
+    size: Any, begin: Any, parts: Any, order: Any, pairs: Any, users: Any, items: Any, bench: Any, tally: Any
 ) -> None:  # fmt: skip
-    """One step from the negatives on the bench; `tally` [3, R] gathers loss, hot share and false share."""
+    """The gradients of a step from the negatives on the bench; `tally` [3, R] gathers loss, hot and false share."""
     replicas = order.shape[0]
     for task in prange(replicas * size):
         _slope(
@@ -104,7 +103,6 @@ def learn(
             bench.slopes, bench.used, users.rows, users.slot, users.gradient, items.rows, items.slot,
             items.gradient,
         )  # fmt: skip
-    move_tables(size, users, items, moves, bench.used, step)
 
 
 @compiled(error_model="numpy", parallel=True)
