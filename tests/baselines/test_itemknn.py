@@ -77,6 +77,15 @@ def test_itemknn_is_its_dense_formula(
         np.testing.assert_allclose(mine[kept], similarity[item][kept], rtol=1e-5)
 
 
+@given(values=st.lists(st.integers(0, 9), min_size=1, max_size=60), data=st.data())
+def test_the_nth_smallest_parts_the_others(values: list[int], data: st.DataObject) -> None:
+    n = data.draw(st.integers(0, len(values) - 1))
+    found = np.array(values, dtype=np.float32)
+    assert cooccurrence._smallest(found, n) == sorted(values)[n]
+    assert sorted(found[: n + 1]) == sorted(values)[: n + 1]
+    assert sorted(found) == sorted(values)
+
+
 def test_of_equally_similar_items_the_lowest_are_kept() -> None:
     """Item 0 shares one user with each of the others, who have one user more each."""
     log = Interactions.from_pairs([0] * 5 + [1, 2, 3, 4], [0, 1, 2, 3, 4, 1, 2, 3, 4])

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from evenhand.methods import made_by, recipe_text, seconds_of
 from evenhand.models.blend_model import BlendModel
 from evenhand.models.factors import load
 from evenhand.training.method import RunOptions
+from evenhand.utils import working_time
 from evenhand.utils.errors import InputError
 from run_cli import evenhand, small_log, write_log
 
@@ -66,6 +68,24 @@ def test_every_budget_ends_in_time_with_a_usable_model(
     assert clock.now <= max(10, budget)
     assert clock.now + 10 * len(final.parts) <= max(20, budget + 10)
     assert len(fitted) == len(model.info["tried"])
+
+
+def test_compiling_does_not_use_the_budget_up(
+    parts: tuple[Interactions, Interactions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, real, fitted = Clock(), recipe.fit_part, []
+    monkeypatch.setattr(working_time, "time", SimpleNamespace(monotonic=clock))
+
+    def fit_part(part, *more):  # type: ignore[no-untyped-def]
+        with working_time.compiling():
+            clock.now += 500
+        clock.now += 10
+        fitted.append(part.label)
+        return real(Popular() if part.side_by_side else part, *more)
+
+    monkeypatch.setattr(recipe, "fit_part", fit_part)
+    Recipe(budget=100).settle(*parts, 0, CPU)
+    assert 3 < len(fitted) < 10
 
 
 def test_it_never_ends_below_its_best_part(parts: tuple[Interactions, Interactions]) -> None:

@@ -18,14 +18,14 @@ BASELINES = ("popular", "itemknn", "ease:l2=30")
 
 
 def said(kind: str, best: str, *level: str) -> Answer:
-    values = {name: {"ndcg": Estimate(0.25, 0.2, 0.3)} for name in ("a", "b", "c")}
+    values = {name: {"ndcg": Estimate(0.25, 0.2, 0.3), "coverage": Estimate(0.4, 0.3, 0.5)} for name in ("a", "b", "c")}
     return Answer(AIMS[kind].title, AIMS[kind].aim, 10, values, best, level, "validation")
 
 
 def test_the_sentence_names_the_method_for_each_aim_and_whether_one_serves_all() -> None:
     assert aims_sentence({"iid": said("iid", "a"), "shift": said("shift", "b", "c")}) == (
-        "To predict the log: a (NDCG@10 0.2500). To find each item its users: b (NDCG@10 0.2500, level with c). "
-        "No method serves both: choose by your aim."
+        "To predict the log: a (NDCG@10 0.2500; 40 % of the items reach somebody). To find each item its users: "
+        "b (NDCG@10 0.2500; 40 % of the items reach somebody; level with c). No method serves both: choose by your aim."
     )
     three = {"iid": said("iid", "a"), "shift": said("shift", "a"), "time": said("time", "b", "a")}
     assert aims_sentence(three).endswith(" a serves all within the uncertainty.")

@@ -44,6 +44,20 @@ def test_the_compiled_selection_is_there() -> None:
     assert topk._compiled(2**24, 257) is None
 
 
+@pytest.mark.parametrize(("dtype", "least", "asked"), [("float32", 99, 1), ("float64", 99, 0), ("float64", 12, 1)])
+def test_few_counts_are_not_worth_compiling_for(
+    dtype: str, least: int, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    monkeypatch.setattr(topk, "_compiled", lambda *_: topk._kernel())
+    monkeypatch.setattr(topk, "_select", lambda *_: calls.append(1))
+    monkeypatch.setattr(topk, "_WORTH_SHARING", least)
+    scores = torch.arange(12, dtype=getattr(torch, dtype)).view(3, 4)
+    found, _ = topk.top_by(lambda users: scores[users], 4, np.arange(3), 1)
+    assert len(calls) == asked
+    assert asked or found.tolist() == [[3], [3], [3]]
+
+
 @given(seed=st.integers(0, 10_000), k=st.integers(1, 12), exclude=st.booleans(), only=st.booleans())
 @settings(max_examples=60, deadline=None, suppress_health_check=SAME_FIXTURE)
 def test_top_items_is_a_full_sort(way: str, seed: int, k: int, exclude: bool, only: bool) -> None:

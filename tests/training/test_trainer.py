@@ -1,7 +1,9 @@
 """The loop and the protocols: a replica is a run of its own, and no choice sees what it must not."""
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import fields, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,7 @@ from evenhand.training.engines.torch_engine import TorchEngine
 from evenhand.training.run import refitted
 from evenhand.training.settings import USUAL_PAIRS
 from evenhand.training.trainer import Trainer
+from evenhand.utils import working_time
 from evenhand.utils.errors import InputError, RunError
 
 CPU = torch.device("cpu")
@@ -679,3 +682,20 @@ def test_fit_calls_a_function_after_each_epoch() -> None:
     )  # fmt: skip
     assert [one[:2] for one in seen] == [(1, 2), (2, 2)]
     assert all(0 < loss < 1 for *_, loss in seen)
+
+
+@pytest.mark.parametrize(("compiles", "epochs"), [(True, 5), (False, 1)])
+def test_the_seconds_of_training_are_not_those_of_compiling(
+    compiles: bool, epochs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(working_time, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def wait(*_: Any) -> None:
+        with working_time.compiling() if compiles else nullcontext():
+            now[0] += 100
+
+    split = simulate_log(30, 20, 200, seed=0).split(seed=0)
+    fit = train(split, MF(dim=8), UniformSampler(), 1, Settings(epochs=5, seconds=10), device="cpu", on_epoch=wait)
+    assert len(fit.history) == epochs
+    assert fit.seconds == (0 if compiles else 100)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from evenhand.utils import compiled
+from evenhand.utils.working_time import compile_time, is_compiling, working_time
 
 INNER = """
 from evenhand.utils.compiled import compiled
@@ -72,6 +74,26 @@ def test_processes_that_start_together_compile_once(package: Path) -> None:
     with ThreadPoolExecutor(2) as both:
         found = [one for one, _ in both.map(run, [package, package])]
     assert sorted(found) == [[1, 0], [1, 1]]
+
+
+def test_the_working_time_stands_still_while_code_is_compiled() -> None:
+    def inner(x: int) -> int:
+        return x + 1
+
+    called = compiled.compiled()(inner)
+
+    @compiled.compiled()
+    def outer(x: int) -> int:
+        return called(x) + called(x)
+
+    before, worked, began = compile_time(), working_time(), time.monotonic()
+    assert outer(1) == 4
+    passed, took = time.monotonic() - began, compile_time() - before
+    assert 0.5 * passed < took <= passed  # once, though one was compiled within the other
+    assert working_time() - worked < 0.5 * passed
+    assert not is_compiling()
+    assert outer(2) == 6
+    assert compile_time() - before == took
 
 
 def test_where_nothing_can_be_written_it_compiles_each_time_and_says_so(package: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from evenhand.utils import progress
 from evenhand.utils.progress import Display, Lines, Task, stages, task, tasks
+from evenhand.utils.working_time import compiling
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +37,7 @@ def test_the_time_left_falls_between_two_updates(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_speed_is_that_of_the_last_updates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow beginning (compiling, reading) does not stay in the estimate for ever."""
+    """A slow beginning (reading) does not stay in the estimate for ever."""
     now = 0.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now)
     work = Task(Display(), "fit", capped=False)
@@ -46,6 +47,18 @@ def test_the_speed_is_that_of_the_last_updates(monkeypatch: pytest.MonkeyPatch) 
         work(step, 100)
     assert work.left() == 70
     assert work.text().endswith("about 1:10 left")
+
+
+def test_compiling_is_named_and_has_no_part_in_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    work = Task(Display(), "fit", capped=False)
+    with compiling():
+        now = 500.0
+        assert work.text() == "fit, compiling …"
+    now = 502.0
+    work(1, 100)
+    assert work.left() == 198
 
 
 def test_a_log_has_a_line_with_the_time_now_and_then(

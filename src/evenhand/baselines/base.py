@@ -6,7 +6,6 @@ A new one is a frozen dataclass with `fit_pairs`, a line of the registry (`evenh
 from __future__ import annotations
 
 import math
-import time
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from evenhand.training.run import versions
 from evenhand.training.settings import resolve_device
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import one_line
+from evenhand.utils.working_time import working_time
 
 LARGEST = 10**9
 """Parameters beyond this are mistakes, and leave 32 bits when they are multiplied."""
@@ -71,12 +71,12 @@ class Baseline(Method):
     def fit_under(self, conditions: Conditions, run: RunOptions = PLAIN) -> Fit:
         """Fitted to train alone; a run that was interrupted begins again."""
         split, seeds = conditions.split, conditions.seeds if self.seeded else conditions.seeds[:1]
-        began = time.perf_counter()
+        began = working_time()
         settled = [self.settle(split.train, split.validation, seed, conditions.device, run) for seed in seeds]
         models = [model for model, _ in settled]
         if conditions.device.type == "cuda":
             torch.cuda.synchronize(conditions.device)
-        seconds = time.perf_counter() - began
+        seconds = working_time() - began
         scorers = [one.scorer(one.best) for one in models]
         validation, results = conditions.validated(scorers), conditions.measured(scorers)
         models = [one.on_cpu() for one in models]

@@ -7,7 +7,6 @@ several data sets, dense and sparse (docs/recipe.md), and no number on a test pa
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, cast, get_args
@@ -39,6 +38,7 @@ from evenhand.training.trained import Trained
 from evenhand.utils.errors import InputError, RunError, StoppedError, unknown
 from evenhand.utils.progress import OnEpoch
 from evenhand.utils.stopping import StopSignal
+from evenhand.utils.working_time import working_time
 
 Aim = Literal["log", "items", "next"]
 AIMS: dict[str, str] = {"log": "random", "items": "popularity-shift", "next": "time"}
@@ -66,7 +66,7 @@ _CORES = {"cpu": 2, "cuda": 200}
 """How many cores a device is worth, for estimates."""
 _RECENCIES = (0.0, 0.4, 0.8)
 """How fast what a user had earlier may lose weight, where there are times: tried on every fitted item-based part."""
-clock: Callable[[], float] = time.perf_counter
+clock: Callable[[], float] = working_time
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,10 @@ class Recipe(Baseline):
     """Fits what the budget allows, and blends it."""
 
     budget: float | None = None
-    """Seconds, the fit to everything included; None is ten minutes on a CPU and three on a GPU."""
+    """Seconds, the fit to everything included and compiling, which happens once, left out.
+
+    None is ten minutes on a CPU and three on a GPU.
+    """
     aim: Aim | None = None
     """What lists are for: log (predict the log), items (each item finds its users), next (what comes next).
 

@@ -195,7 +195,15 @@ def _print(result: CompareResult, title: str, folder: Path | None, report: Path 
     )
     splits = {one.description: None for one in (result, *result.by_test.values())}
     show.print_notes(
-        screen, [*(f"split {words}" for words in splits), *chosen, *result.notes, f"trained {times}", *shortened]
+        screen,
+        [
+            *(f"split {words}" for words in splits),
+            *chosen,
+            *result.notes,
+            f"trained {times}",
+            *show.compile_note(),
+            *shortened,
+        ],
     )
     if len(result.answers) > 1:
         screen.print()

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from evenhand.metrics.catalogue import FRONT, GLANCE, METRICS, SCREEN, share_with_denominator
 from evenhand.utils.text import json_text, one_line, visible
+from evenhand.utils.working_time import compile_time
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -238,6 +239,12 @@ def print_listing(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Non
 def print_notes(out: Console, notes: Iterable[str]) -> None:
     for note in notes:
         _print_line(out, Text(f"note: {one_line(note)}", style="dim"))
+
+
+def compile_note() -> list[str]:
+    """Where a wait was for compiling, which budgets and times leave out."""
+    seconds = compile_time()
+    return [f"compiling took {seconds:.0f} s, once; budgets and times leave it out"] if seconds >= 1 else []
 
 
 def print_sentence(out: Console, sentence: str) -> None:

@@ -155,7 +155,9 @@ def command(
     screen = show.console()
     how = "" if one.encoder_name is None else f"{one.encoder_name}, "
     shortened = show.print_rows(screen, rows, f"{data}, {how}protocol {plan.conditions.protocol}")
-    show.print_notes(screen, [f"split {plan.source.split.description}", *fitted.notes, *shortened])
+    show.print_notes(
+        screen, [f"split {plan.source.split.description}", *fitted.notes, *show.compile_note(), *shortened]
+    )
     if "tried" in final.info:
         show.print_tried(screen, final.info["tried"])
     if fitted.results:

@@ -138,6 +138,7 @@ def aims_sentence(answers: Mapping[str, Answer]) -> str:
 
 
 def _sentence(one: Answer) -> str:
-    value = one.values[one.best][ACCURACY]
-    level = f", level with {', '.join(one.level)}" if one.level else ""
-    return f"To {one.aim}: {one.best} ({METRICS[ACCURACY].title}@{one.k} {value.value:.4f}{level})."
+    found = one.values[one.best]
+    accuracy, reach = f"{METRICS[ACCURACY].title}@{one.k} {found[ACCURACY].value:.4f}", found["coverage"].value
+    level = f"; level with {', '.join(one.level)}" if one.level else ""
+    return f"To {one.aim}: {one.best} ({accuracy}; {100 * reach:.0f} % of the items reach somebody{level})."

@@ -139,7 +139,9 @@ def _fill(
 ) -> None:
     """The lists of one chunk; its scores are let go of when this returns."""
     scores = score(users) if room is None else score(users, room[: len(users)])  # type: ignore[call-arg]
-    if kernel is not None and scores.device.type == "cpu":
+    # Counts come in float64, for which the selection would be compiled once more.
+    worth = scores.dtype == torch.float32 or scores.numel() >= _WORTH_SHARING
+    if kernel is not None and scores.device.type == "cpu" and worth:
         _select(kernel, scores, users, exclude, only, found, values)
     else:
         _top_masked(scores, users, exclude, only, found, values)

@@ -6,7 +6,6 @@ Commands, searches, blends, checkpoints and updates know nothing but what stands
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,6 +33,7 @@ from evenhand.training.evaluation import Evaluator, Results, users_within_reach
 from evenhand.training.settings import ProtocolName, Resume, resolve_device
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.progress import OnEpoch
+from evenhand.utils.working_time import working_time
 
 MOST_SEEDS = 10_000
 _OWN = ("sampler", "objective", "baseline")
@@ -361,7 +361,7 @@ def refitted_fit(method: Method, fit: Fit, conditions: Conditions, run: RunOptio
 
     Validation values and chosen epochs stay those of the choice.
     """
-    split, began = conditions.split, time.perf_counter()
+    split, began = conditions.split, working_time()
     nothing = split.test.take(np.zeros(len(split.test), dtype=bool))
     known = replace(split, test=nothing)
     seeds = conditions.seeds if method.seeded else conditions.seeds[:1]
@@ -377,7 +377,7 @@ def refitted_fit(method: Method, fit: Fit, conditions: Conditions, run: RunOptio
     model = models[best].having(
         metrics=metrics_json(results), info={**fit.model.info, **info}, history=fit.model.history
     )
-    seconds = fit.seconds + time.perf_counter() - began
+    seconds = fit.seconds + working_time() - began
     return replace(fit, model=model, results=results, seconds=seconds, per_seed=tuple(models))
 
 

@@ -7,7 +7,6 @@ step and the place in the batch alone, so neither the other replicas nor a resum
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +30,7 @@ from evenhand.utils import keyed
 from evenhand.utils.errors import DivergedError
 from evenhand.utils.progress import OnEpoch
 from evenhand.utils.stopping import StopSignal
+from evenhand.utils.working_time import working_time
 from evenhand.utils.world import World
 
 
@@ -80,16 +80,16 @@ class Trainer(TrainState):
         """Train until the epochs are up or no replica improves any more; history and seconds."""
         epochs, seconds = self.settings.epochs, self.settings.seconds or math.inf
         history, earlier = checkpoints.restore(self, stopping) if resume else ([], 0.0)
-        began = time.perf_counter() - earlier
+        began = working_time() - earlier
 
         def save() -> None:
-            checkpoints.keep(self, stopping, history, time.perf_counter() - began)
+            checkpoints.keep(self, stopping, history, working_time() - began)
 
         with StopSignal().listening() as stop, checkpoints.divergence_explained():
             asked = Asked(self.world, stop)
             while len(history) < epochs and not stopping.finished:
                 epoch = len(history)
-                if epoch and self.world.agree(time.perf_counter() - began > seconds):
+                if epoch and self.world.agree(working_time() - began > seconds):
                     break
                 # Train; a long epoch pauses now and then for a checkpoint.
                 while (log := self.run_epoch(epoch, pause=lambda: asked(checkpoints.due_within))) is None:
@@ -100,7 +100,7 @@ class Trainer(TrainState):
                 vectors, scored = best_final(self.finals(), evaluator, stopping.measure)
                 if self.loss.trains_encoder or epoch + 1 == epochs:
                     stopping.see(epoch, scored, self.tensors(vectors))
-                history.append(_record(epoch, log, scored, time.perf_counter() - began))
+                history.append(_record(epoch, log, scored, working_time() - began))
                 if on_epoch:
                     on_epoch(epoch + 1, epochs, history[-1])
                 # Checkpoint; stop where somebody asks for it.
@@ -108,7 +108,7 @@ class Trainer(TrainState):
                     save()
                 if asked.to_stop:
                     raise checkpoints.stopped(epoch + 1)
-        return history, time.perf_counter() - began
+        return history, working_time() - began
 
     def run_epoch(self, epoch: int, pause: Callable[[], bool] = lambda: False) -> EpochLog | None:
         """Run the epoch from where it stands; None if `pause` asked to stop after one of its steps."""

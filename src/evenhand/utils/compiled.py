@@ -15,7 +15,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ import numba
 import numpy as np
 from numba import njit
 from numba.core.compiler_lock import global_compiler_lock
+
+from evenhand.utils.working_time import compiling
 
 PACKAGE = Path(__file__).parents[1]
 _KEPT_DAYS = 30
@@ -35,21 +37,19 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         folder = _cache_folder()
-        if folder is None:
-            return njit(nogil=True, **options)(function)
         before = numba.config.CACHE_DIR  # type: ignore[attr-defined]
-        numba.config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
+        numba.config.CACHE_DIR = str(folder or "")  # type: ignore[attr-defined]
         try:
-            made = njit(nogil=True, cache=True, **options)(function)
+            made = njit(nogil=True, cache=folder is not None, **options)(function)
         finally:
             numba.config.CACHE_DIR = before  # type: ignore[attr-defined]
-        _compile_once(made, folder / f"{function.__module__}.{function.__qualname__}.lock")
+        _compile_once(made, folder and folder / f"{function.__module__}.{function.__qualname__}.lock")
         return made
 
     return decorate
 
 
-def _compile_once(made: Any, lock: Path) -> None:
+def _compile_once(made: Any, lock: Path | None) -> None:
     """Processes that start together, as those of `torchrun` do, compile a function once: the others wait and load it.
 
     No two can wait for each other, since a function is compiled only while those are that call it.
@@ -57,7 +57,7 @@ def _compile_once(made: Any, lock: Path) -> None:
     compile_one = made.compile
 
     def compile_alone(signature: Any) -> Any:
-        with global_compiler_lock, _locked(lock):
+        with global_compiler_lock, compiling(), _locked(lock) if lock else nullcontext():
             return compile_one(signature)
 
     made.compile = compile_alone

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.utils.working_time import is_compiling, working_time
+
 OnEpoch = Callable[[int, int, Mapping[str, Any]], None]
 """Called with (steps done, steps at most, what is new)."""
 LINE_EVERY, SILENT_FOR = 10.0, 30.0
@@ -43,12 +45,12 @@ class Task:
     def __init__(self, display: Display, label: str, *, capped: bool = True) -> None:
         self._display, self.label, self._capped = display, label, capped
         self.done, self.total, self.news = 0, 0, ""
-        self._times: deque[tuple[float, int]] = deque([(time.monotonic(), 0)], maxlen=_WINDOW)
+        self._times: deque[tuple[float, int]] = deque([(working_time(), 0)], maxlen=_WINDOW)
 
     def __call__(self, done: int, total: int, record: Mapping[str, Any] | None = None) -> None:
         self.done, self.total = done, total
         self.news = news(record) if record else ""
-        self._times.append((time.monotonic(), done))
+        self._times.append((working_time(), done))
         self._display.changed()
 
     def left(self) -> float | None:
@@ -56,12 +58,12 @@ class Task:
         (first, before), (last, done) = self._times[0], self._times[-1]
         if done <= before or not self.total:
             return None
-        return max(0.0, (self.total - done) * (last - first) / (done - before) - (time.monotonic() - last))
+        return max(0.0, (self.total - done) * (last - first) / (done - before) - (working_time() - last))
 
     def text(self) -> str:
         """The task as a line: `auc-ns: 12 of 200, loss 0.400, at most 3:20 left`."""
         if not self.total:
-            return f"{self.label} …"
+            return f"{self.label}{', compiling' * is_compiling()} …"
         words = [f"{self.done:,} of {self.total:,}", *([self.news] if self.news else [])]
         if (left := self.left()) is not None and self.done < self.total:
             words.append(f"{'at most' if self._capped else 'about'} {clock(left)} left")

@@ -30,7 +30,7 @@ from evenhand.training.engines.choices import (
     choose_optimal,
     choose_weighted,
 )
-from evenhand.training.engines.steps import Bench, Moves, Pairs, Table, learn
+from evenhand.training.engines.steps import Bench, Moves, Pairs, Table, learn, move_tables
 
 if TYPE_CHECKING:
     from evenhand.training.adam import Adam
@@ -124,7 +124,8 @@ class NumbaEngine(Engine):
                 self._bench.negatives,
             )
             done += 1
-            learn(size, begin, threads, order, self._pairs, users, items, moves, self._bench, tally, done)
+            learn(size, begin, threads, order, self._pairs, users, items, self._bench, tally)
+            move_tables(size, users, items, moves, self._bench.used, done)
         adam.count(last - first)
         alphas_from(self._tables, trainer.samplers)
         return torch.from_numpy(tally)

@@ -82,10 +82,9 @@ class Bench(NamedTuple):
 
 @compiled(error_model="numpy", parallel=True)
 def learn(
-    size: Any, begin: Any, parts: Any, order: Any, pairs: Any, users: Any, items: Any, moves: Any, bench: Any,
-    tally: Any, step: Any,
+    size: Any, begin: Any, parts: Any, order: Any, pairs: Any, users: Any, items: Any, bench: Any, tally: Any
 ) -> None:  # fmt: skip
-    """One step from the negatives on the bench; `tally` [3, R] gathers loss, hot share and false share."""
+    """The gradients of a step from the negatives on the bench; `tally` [3, R] gathers loss, hot and false share."""
     replicas = order.shape[0]
     for task in prange(replicas * size):
         _slope(
@@ -104,17 +103,14 @@ def learn(
             bench.slopes, bench.used, users.rows, users.slot, users.gradient, items.rows, items.slot,
             items.gradient,
         )  # fmt: skip
-    move_tables(size, users, items, moves, bench.used, step)
 
 
 @compiled(error_model="numpy", parallel=True)
 def move_tables(size: Any, users: Any, items: Any, moves: Any, used: Any, step: Any) -> None:
     """Adam on both tables."""
     replicas, lazy = used.shape[1], users.clock.size > 0
-    of_users = used[0].max() if lazy else users.rows.shape[1]
-    of_items = used[1].max() if lazy else items.rows.shape[1]
-    mine = (of_users + _ROWS - 1) // _ROWS
-    stretches = mine + (of_items + _ROWS - 1) // _ROWS
+    mine = _stretches(used, 0, lazy, users.rows.shape[1])
+    stretches = mine + _stretches(used, 1, lazy, items.rows.shape[1])
     for task in prange(replicas * stretches):
         r, stretch = task // stretches, task % stretches
         if stretch < mine:
@@ -127,6 +123,15 @@ def move_tables(size: Any, users: Any, items: Any, moves: Any, used: Any, step: 
                 r, (stretch - mine) * _ROWS, used[1, r], lazy, step, size, items.rows, items.mean,
                 items.square, items.clock, items.slot, items.gradient, items.touched, items.times, moves,
             )  # fmt: skip
+
+
+@compiled(error_model="numpy")
+def _stretches(used: Any, side: Any, lazy: Any, rows: Any) -> Any:
+    """How many stretches of a table move; a plain loop, as `used[side].max()` takes two seconds to compile here."""
+    most = 0 if lazy else rows
+    for r in range(used.shape[1] if lazy else 0):
+        most = max(most, used[side, r])
+    return (most + _ROWS - 1) // _ROWS
 
 
 @compiled(error_model="numpy", fastmath=FAST)
