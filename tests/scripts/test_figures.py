@@ -74,7 +74,7 @@ def value(name: str, results: Results) -> float:
     if " - " in name:
         first, second = name.split(" - ")
         return value(first, results) - value(second, results)
-    run, _, metric = name.partition(" ")
+    run, _, metric = name.rpartition(" ")
     where, *rest = run.split("/")
     if where == "paper" and rest[0] == "beta":
         return cell("beta", setting=rest[1], metric=metric).value
