@@ -210,9 +210,9 @@ def test_als_depends_on_its_seed_alone_and_can_be_a_model(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("baseline", EVERY, ids=lambda baseline: type(baseline).__name__)
 def test_every_baseline_keeps_the_promises(baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(working_time, "time", SimpleNamespace(monotonic=lambda: 0.0))  # a fit takes what the clock says
     for log in (corner_cases(), small_log()):
         monkeypatch.setattr(recipe, "clock", itertools.count(0, 0.02).__next__)  # what fits a budget, on any machine
+        monkeypatch.setattr(working_time, "time", SimpleNamespace(monotonic=lambda: 0.0))
         fitted = baseline.fit_pairs(log)
         assert isinstance(fitted, Recommender)
         everyone = np.arange(log.n_users)
