@@ -591,3 +591,11 @@ def test_data_split_writes_the_parts_of_a_log(tmp_path: Path) -> None:
     two = evenhand("data", "split", file, "--out", tmp_path / "two", "--validation-share", "0", "--json")
     assert sorted(two.document["pairs"]) == ["test", "train"]
     assert sorted(p.name for p in (tmp_path / "two").iterdir()) == ["test.csv", "train.csv"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.9, []), (12.4, ["compiling took 12 s, once; budgets and times leave it out"])]
+)
+def test_a_wait_for_compiling_is_named(seconds: float, said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(show, "compile_time", lambda: seconds)
+    assert show.compile_note() == said
