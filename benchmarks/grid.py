@@ -1,4 +1,4 @@
-"""Validation NDCG@20 of trained methods over a grid of hyperparameters; test parts are not looked at.
+"""Validation NDCG@20 of methods over a grid of hyperparameters; test parts are not looked at.
 
     python benchmarks/grid.py DATA_DIR --tests gowalla:iid,ml-100k:shift --methods rns,softmax:temperature=0.1
                               --grid lr=0.001,0.002 l2=0.001,0.01 [--having batch=2048,seconds=90] [--workers 1]
@@ -44,7 +44,9 @@ def measure(test: Test, method: str, points: list[Values], having: Values, devic
     fits = several[0].fit_together(several, conditions)
     seen = Evaluator(held, split.train, conditions.hot_items, (K,), users_within_reach(held))
     ndcg = [seen.evaluate(fit.scorers)[0][K].mean("ndcg") for fit in fits]
-    found = [p | {"ndcg": each, "epoch": fit.epochs[0]} for p, each, fit in zip(points, ndcg, fits, strict=True)]
+    found = [
+        p | {"ndcg": each, "epoch": (fit.epochs or (0,))[0]} for p, each, fit in zip(points, ndcg, fits, strict=True)
+    ]
     what = {"test": f"{test.set}, {test.test}", "method": method, **having}
     return what | {"points": found, "seconds": round(time.perf_counter() - began, 1)}
 
@@ -53,7 +55,8 @@ def alike(method: str, points: list[Values]) -> list[list[Values]]:
     """The points, those together that can be trained side by side."""
     groups: dict[Hashable, list[Values]] = {}
     for point in points:
-        groups.setdefault(method_named(method).having(point).shape(), []).append(point)
+        shape = method_named(method).having(point).shape()
+        groups.setdefault(len(groups) if shape is None else shape, []).append(point)
     return list(groups.values())
 
 
@@ -69,7 +72,7 @@ def main() -> None:
     asked.add_argument("folder")
     asked.add_argument("--tests", help="data:test, …; all of the suite that are here")
     asked.add_argument("--methods", default="rns,dns,auc-ns,softmax")
-    asked.add_argument("--grid", nargs="+", default=["lr=0.0005,0.001,0.002", "l2=0.001,0.01,0.08"])
+    asked.add_argument("--grid", nargs="*", default=["lr=0.0005,0.001,0.002", "l2=0.001,0.01,0.08"])
     asked.add_argument("--having", default="", help="batch=2048,seconds=90: the same for every point")
     asked.add_argument("--workers", type=int, default=1, help="groups at once")
     asked.add_argument("--device", default="auto")
