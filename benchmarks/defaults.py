@@ -37,6 +37,7 @@ from evenhand.utils.errors import InputError, RunError
 K = 20
 METHODS = "rns,pns,dns,auc-ns,softmax"
 FOLDER = Path("runs/defaults")
+Value = float | int | tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -51,14 +52,14 @@ class Task:
     seconds: float | None
     device: str
     data_dir: str
-    having: tuple[tuple[str, float | int], ...] = ()
+    having: tuple[tuple[str, Value], ...] = ()
     """Hyperparameters that an earlier search found, in place of one."""
 
     def run(self, seconds: float = 0.0, **values: Any) -> Run:
         one = method_named(self.method)
         options = ["--tests", f"{self.test.set}:{self.test.test}", "--methods", self.method, "--trials", self.trials]
         if self.having:
-            options += ["--having", ",".join(f"{name}={value}" for name, value in self.having)]
+            options += ["--having", ",".join(f"{name}={spelled(value)}" for name, value in self.having)]
         command = shlex.join(["python", "benchmarks/defaults.py", "data", *map(str, options)])
         used = {"versions": {"evenhand": evenhand.__version__}, "hardware": "", "details": {}} | values
         experiment = "tuned" if self.trials else "defaults"
@@ -115,12 +116,18 @@ def tests_named(text: str | None, data_dir: str) -> list[Test]:
     ]
 
 
-def number(text: str) -> float | int:
+def number(text: str) -> Value:
+    if "+" in text:
+        return tuple(int(one) for one in text.split("+") if one)
     return float(text) if "." in text or "e" in text else int(text)
 
 
-def values(text: str) -> dict[str, float | int]:
-    """`lr=0.001,batch=2048` as numbers by name."""
+def spelled(value: Value) -> str:
+    return "+".join(map(str, (*value, "")[: max(2, len(value))])) if isinstance(value, tuple) else str(value)
+
+
+def values(text: str) -> dict[str, Value]:
+    """`lr=0.001,batch=2048` as numbers by name; epochs of milestones are `12+40`, a single one `12+`."""
     return {name: number(value) for name, _, value in (part.partition("=") for part in text.split(",") if part)}
 
 

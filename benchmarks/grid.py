@@ -64,7 +64,13 @@ def show(done: Values) -> None:
     best = max(point["ndcg"] for point in done["points"])
     print(f"{done['test']}: {done['method']} in {done['seconds']} s, best {best:.4f}", flush=True)
     for point in done["points"]:
-        print("  " + ", ".join(f"{name} {value:g}" for name, value in point.items()) + f": {point['ndcg'] / best:.2f}")
+        print(
+            "  "
+            + ", ".join(
+                f"{name} {value if isinstance(value, tuple) else format(value, 'g')}" for name, value in point.items()
+            )
+            + f": {point['ndcg'] / best:.2f}"
+        )
 
 
 def main() -> None:
