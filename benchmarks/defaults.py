@@ -172,7 +172,7 @@ def main() -> None:
         Task(test, text, trials, given.seeds, given.batch, given.seconds, device, given.folder, tuple(having.items()))
         for test in tests
         for text in methods
-        for trials in ((given.trials,) if having else (0, given.trials))
+        for trials in ([given.trials] if having else sorted({0, given.trials}))
     ]
     tasks = [one for one in tasks if not (known := kept.runs.get(one.run().id)) or not known.measured]
     pool = ProcessPoolExecutor(given.workers, multiprocessing.get_context("spawn"))
