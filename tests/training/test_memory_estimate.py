@@ -206,7 +206,7 @@ def test_explain_says_what_will_be_done() -> None:
     methods = [parse(text, encoder, settings) for text in ("auc-ns:ecdf=64", "rns")]
     lines = list(explained(Conditions.of(split(), 2, device="cpu"), methods, encoder, settings))
     assert lines[0].startswith("data: 60 users × 40 items; pairs: train ")
-    assert "10 without a better one, by NDCG@10 of 5 of " in lines[2]
+    assert "20 without a better one, by NDCG@10 of 5 of " in lines[2]
     assert lines[4] == "encoder: mf with vectors of length 8; 2 seeds, side by side, on cpu"
     l2 = "L2 on the rows of a batch, alike for rare and popular items, that validation prefers of 0.001, 0.01, 0.08"
     assert f"engine numba; dense updates; {l2}; ranks from 64 draws, off by at most 0.17 with 95% confid" in lines[5]

@@ -423,9 +423,9 @@ def numbered(epoch: int, replicas: int) -> Vectors:
 
 
 def test_each_replica_stops_and_keeps_its_best_epoch() -> None:
-    """Patience 2. The second replica is done after epoch 3, so its late rise in epoch 5 comes too late."""
+    """Patience 2, from given tables. The second is done after epoch 3, so its late rise in epoch 5 comes too late."""
     ndcg = {0: [0.1, 0.2, 0.1, 0.3, 0.3, 0.2, 0.9], 1: [0.1, 0.4, 0.3, 0.4, 0.1, 0.8, 0.8]}
-    chosen = BestValidation(2, patience=2)
+    chosen = BestValidation(2, patience=2, from_random=False)
     finished = []
     for epoch in range(7):
         chosen.see(epoch, [{10: evaluated(ndcg=ndcg[r][epoch])} for r in range(2)], numbered(epoch, 2))
@@ -438,6 +438,17 @@ def test_each_replica_stops_and_keeps_its_best_epoch() -> None:
     assert chosen.vectors is not None
     assert chosen.vectors.users[:, 0, 0].tolist() == [3, 1]
     assert chosen.vectors.items[:, 0, 0].tolist() == [3, 1]
+
+
+def test_from_random_tables_the_first_epochs_cost_no_patience() -> None:
+    """A model that gets worse before it gets better: with patience 2 nothing stops before epoch 6."""
+    dips, falls = [0.5, 0.1, 0.2, 0.3, 0.4, 0.6, 0.5, 0.5], [0.5, 0.1, 0.1, 0.1, 0.1, 0.1, 0.9, 0.9]
+    for values, seen, best in ((dips, 8, 5), (falls, 6, 0)):
+        chosen, epoch = BestValidation(1, patience=2), 0
+        while not chosen.finished:
+            chosen.see(epoch, [{10: evaluated(ndcg=values[epoch])}], numbered(epoch, 1))
+            epoch += 1
+        assert (epoch, chosen.epoch.tolist()) == (seen, [best])
 
 
 def test_without_patience_the_best_epoch_of_all_counts() -> None:
@@ -517,7 +528,7 @@ def test_paper_takes_the_best_of_each_metric_and_rates_at_the_best_precision() -
 
 # ---- the protocols
 
-SETTINGS = Settings(epochs=8, batch=64, lr=0.03, patience=3)
+SETTINGS = Settings(epochs=8, batch=64, lr=0.03, patience=2)
 
 
 def trained(split: Split, protocol: str, **arguments: object) -> Fit:
@@ -566,7 +577,7 @@ def test_honest_keeps_the_best_validation_epoch_and_its_seed() -> None:
         best = 0
         ndcg = [record["metrics"]["ndcg@10"][r] for record in done.model.history]
         for epoch, value in enumerate(ndcg):
-            if epoch - best > 3:  # out of patience since the epoch before
+            if epoch - max(best, 3) > 2:  # out of patience since the epoch before
                 break
             best = epoch if value > ndcg[best] else best
         epochs.append(best + 1)

@@ -191,7 +191,11 @@ class Training:
     ] = None
     patience: Annotated[
         int | None,
-        _option("Stop after this number of epochs without a better validation NDCG (default 10).", "Training"),
+        _option(
+            "Stop after this number of epochs without a better validation NDCG, but not before three times as many "
+            "(default 20).",
+            "Training",
+        ),
     ] = None
     eval_users: Annotated[
         int | None, _option("Evaluate each epoch on this number of validation users; test takes all.", "Training")

@@ -89,11 +89,24 @@ class EarlyStopping(ABC):
 
 
 class BestValidation(EarlyStopping):
-    """Best on validation, by NDCG@10 unless another metric is given; done after `patience` epochs without a rise."""
+    """Best on validation, by NDCG@10 unless another metric is given; done after `patience` epochs without a rise.
 
-    def __init__(self, replicas: int, patience: int | None, k: int = STOPPING_K, metric: str = "ndcg") -> None:
+    With random tables to begin with, the first 2·`patience` epochs do not count: a model learns what is popular before
+    it tells users apart, and on sparse or small logs it gets worse in between (docs/sparse.md).
+    """
+
+    def __init__(
+        self,
+        replicas: int,
+        patience: int | None,
+        k: int = STOPPING_K,
+        metric: str = "ndcg",
+        *,
+        from_random: bool = True,
+    ) -> None:
         super().__init__(replicas)
         self.patience, self.k, self.metric = patience, k, metric
+        self._uncounted = 2 * (patience or 0) if from_random else 0
         self.done = np.zeros(replicas, dtype=bool)
 
     def measure(self, scored: Sequence[dict[int, UserMetrics]]) -> np.ndarray:
@@ -103,7 +116,7 @@ class BestValidation(EarlyStopping):
         value = self.measure(scored)
         self.keep(epoch, value, (value > self.value) & ~self.done, tensors)
         if self.patience is not None:
-            self.done |= epoch - self.epoch >= self.patience
+            self.done |= epoch + 1 - np.maximum(self.epoch + 1, self._uncounted) >= self.patience
 
     @property
     def finished(self) -> bool:
@@ -193,6 +206,8 @@ def protocol_of(
     ks: tuple[int, ...],
     replicas: int,
     stop_on: tuple[str, int],
+    *,
+    from_random: bool = True,
 ) -> tuple[EarlyStopping, Evaluator | SpreadEvaluator | None]:
     """How a protocol chooses among epochs, and what evaluates each of them."""
     if name == "paper":
@@ -205,7 +220,7 @@ def protocol_of(
         return LastEpoch(replicas), None
     metric, k = stop_on[0], min(stop_on[1], split.n_items)
     evaluator = evaluator_of(split.validation, split.train, hot, (k,), settings.eval_users or EVALUATED_UP_TO)
-    return BestValidation(replicas, settings.patience, k, metric), evaluator
+    return BestValidation(replicas, settings.patience, k, metric, from_random=from_random), evaluator
 
 
 def evaluator_of(

@@ -104,7 +104,9 @@ def train(
         trainer.start_from(start)
     common = trainer.settings
     ranks = trainer.work.ranks
-    stopping, evaluator = protocol_of(protocol, split, common, hot_mask, ks, len(numbers), stop_on)
+    stopping, evaluator = protocol_of(
+        protocol, split, common, hot_mask, ks, len(numbers), stop_on, from_random=start is None
+    )
     identity = {
         "data": {name: _fingerprint(part) for name, part in split.parts().items()},
         "encoder": describe_encoder(encoder),

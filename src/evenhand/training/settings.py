@@ -63,8 +63,9 @@ class Settings:
     """After these epochs the learning rate falls to a tenth."""
     negatives: int | None = None
     """Negatives per positive; None leaves it to the objective, most of which want one."""
-    patience: int | None = 10
-    """Stop a replica after this many epochs without a better validation NDCG@10; None trains all epochs."""
+    patience: int | None = 20
+    """Stop a replica after this many epochs without a better validation NDCG@10, but not before three times as many;
+    None trains all epochs."""
     drop_last: bool = False
     """Leave out the incomplete last batch of an epoch."""
     deterministic: bool = False

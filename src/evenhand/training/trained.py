@@ -191,7 +191,7 @@ class Trained(Method):
             self.settings,
             epochs=self.settings.epochs if epochs is None else epochs,
             milestones=(),
-            patience=self.settings.patience or 10,
+            patience=min(10, self.settings.patience or 10),
             drop_last=False,
         )
         return updated(
