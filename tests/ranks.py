@@ -22,7 +22,6 @@ from evenhand.utils import world
 
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["ready_for_ranks"])
 
 
 class RankError(AssertionError):
@@ -72,7 +71,9 @@ def on_ranks(
 
 @cache
 def _start_server() -> None:
-    """With the path of this process, as what it imports lies in the tests."""
+    """With the path of this process, as what it imports lies in the tests; in place of one that imported less."""
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]
+    _context.set_forkserver_preload(["ready_for_ranks"])
     with patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):
         forkserver.ensure_running()
 
