@@ -141,7 +141,7 @@ def few_candidates(*_: Any) -> dict[str, list[Any]]:
     from evenhand.training.settings import Settings
     from evenhand.training.trained import Trained
 
-    settings = Settings(epochs=6, patience=6, batch=256)
+    settings = Settings(epochs=12, patience=12, batch=256)
     trained = [Trained(UniformSampler(), Softmax(temperature=t), MF(dim=16), settings, "softmax") for t in (0.1, 0.3)]
     return {"popular": [Popular()], "ease": [EASE(l2=20), EASE(l2=200)], "softmax": list(trained)}
 

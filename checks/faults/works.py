@@ -75,8 +75,7 @@ WORKS = (
          again="--resume", trains=True),
     Work("recipe", "train {in}/log.csv --recipe best --budget 1h --device cpu --out {out}/model", again="--resume",
          trains=True),
-    Work("train over 2 ranks", f"{_TRAIN} --method dns --epochs 4 --batch 2048 --k 10", again="--resume",
-         trains=True, ranks=2),
+    Work("train over 2 ranks", f"{_TRAIN} --method dns --epochs 4", again="--resume", trains=True, ranks=2),
     Work("nightly", _NIGHT % (2, 2), older=_NIGHT % (1, 1), script=True, trains=True),
     Work("reproduce", "reproduce overall --data-dir {in}/paper --methods rns,dns --seeds 2 --epochs 6 "
          "--device cpu --out {out}/tables", trains=True),
