@@ -1,7 +1,7 @@
 # Everything a newcomer needs: `make demo` to see it work, `make test` to check it.
 PYTHON ?= python3
 PIP = .venv/bin/pip install --quiet -c constraints.txt
-# One process per core, eight at most.
+# One process more than there are cores (tests/conftest.py), eight at most.
 PYTEST = .venv/bin/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 
 .PHONY: demo test test-s3 check audit-dependencies package test-lowest drift torture fuzz bench bench-peers clean

@@ -1,5 +1,6 @@
 """What several test files share."""
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,29 @@ progress.LINE_EVERY = progress.SILENT_FOR = 1e9
 # On a busy machine any example may take long.
 settings.register_profile("evenhand", deadline=None)
 settings.load_profile("evenhand")
+
+
+LONG = {
+    *("test_faults_kill", "test_sharded", "test_sharded_torch", "test_spread_training", "test_torchrun"),
+    *("test_nightly", "test_drift", "test_shared_data", "test_audit_page_browser"),
+}
+"""Files with tests of many seconds. They come first, so that at the end no process is left alone with one."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are cores: those whose tests wait for others leave theirs idle."""
+    return (os.cpu_count() or 1) + 1
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.stem not in LONG)
+
+
+def pytest_collection_finish() -> None:
+    """What has been imported stays: looking through it for garbage again and again takes a twentieth of the time."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.fixture(scope="session")

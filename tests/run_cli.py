@@ -8,16 +8,21 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import torch
+import typer.main
 
 from evenhand.cli import main
 from evenhand.data.interactions import Interactions
 from evenhand.data.write import write_table
+
+# Typer would make all commands anew at each call, which takes as long as a small one runs.
+typer.main.get_command = cache(typer.main.get_command)
 
 TINY = ("--epochs", "2", "--seeds", "2", "--dim", "8", "--batch", "256")
 

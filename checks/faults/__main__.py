@@ -1,4 +1,4 @@
-"""python -m checks.faults [--kills 200] [--aimed 8] [--only NAME] [--seed 0]
+"""python -m checks.faults [--kills 200] [--aimed 8] [--only NAME] [--add OPTIONS] [--seed 0]
 
 Kills every kind of work at its file operations, in the middle of its files, and at random moments, a share of
 them in processes started afresh; fills disks; then prints what was lost.
@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def main() -> None:
         home = Path(name)
         make_inputs(home / "inputs", home)
         mounts = can_mount(home)
-        works = [work for work in WORKS if asked.only in work.name]
+        works = [replace(work, command=f"{work.command} {asked.add}") for work in WORKS if asked.only in work.name]
         for work in works:
             stage = Stage.of(work, home / "inputs", home / work.name.replace(" ", "-"))
             tally = tallies[work.name] = Tally()
@@ -129,6 +130,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=200, help="random kills in all, beside the aimed ones")
     parser.add_argument("--aimed", type=int, default=8, help="file operations of a kind of work to kill at")
     parser.add_argument("--only", default="", help="kinds of work whose name holds this")
+    parser.add_argument("--add", default="", help="options to add to their commands, such as '--batch 2048'")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", help="where to work (default: the system's temporary folder)")
     return parser.parse_args()

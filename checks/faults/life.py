@@ -28,7 +28,7 @@ import checks.faults.hook as hook
 
 IMPORTED = ("pandas", "optuna.samplers", "optuna.storages.journal", "optuna.trial", "rich.table", "numba",
             "typer._adapters", "pyarrow.pandas_compat", "pyarrow.csv", "pyarrow.parquet",
-            "safetensors.torch")  # fmt: skip
+            "safetensors.torch", "scipy.special")  # fmt: skip
 """What evenhand uses late; pyarrow takes pandas where it is installed."""
 NIGHTLY = Path(__file__).parents[2] / "examples" / "nightly.py"
 PATIENCE = 90.0

@@ -77,6 +77,7 @@ def test_killed_here_and_there(work: Work, inputs: Path, tmp_path: Path) -> None
 def test_ranks_are_killed() -> None:
     """In a process of its own: what has used OpenMP cannot be copied and use it again."""
     command = [sys.executable, "-m", "checks.faults", "--only", "train over 2 ranks", "--kills", "1", "--aimed", "1"]
+    command += ["--add=--batch 2048 --k 10"]  # ranks wait for each other at every step and for every k
     ended = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr
     kills, runs, equal = re.search(r"\| \*\*all\*\* \| (\d+) \| (\d+) \| (\d+) \|", ended.stdout).groups()  # type: ignore[union-attr]

@@ -11,10 +11,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from serving import serving
 from small_model import model
 
-schemathesis: Any = pytest.importorskip("schemathesis")
-
 
 def test_every_answer_is_as_described(tmp_path: Path) -> None:
+    schemathesis: Any = pytest.importorskip("schemathesis")
     model("integer").save(tmp_path / "model")
     with serving(tmp_path / "model") as (url, _):
         tried = []

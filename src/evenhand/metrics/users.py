@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from evenhand.data.reading.wire import exchange_arrays, total
+from evenhand.data.reading.wire import gather_columns, total
 from evenhand.metrics.bias import Rate
 from evenhand.metrics.catalogue import METRICS, RATES, SUMS, named
 from evenhand.metrics.exposure import NO_ITEM, UNKNOWN_ITEM, exposure_counts
@@ -83,13 +83,10 @@ class UserMetrics:
         """The metrics of all ranks' users, rank by rank or in an `order` of those; what counts items is added up."""
         if world.size == 1:
             return self
-        found = {
-            name: total(world, array)
-            if name in self.items
-            else np.concatenate(exchange_arrays(world, [array] * world.size))[order]
-            for name, array in self.arrays().items()
-        }
-        return UserMetrics.from_arrays(self.k, found)
+        arrays = self.arrays()
+        added = {name: total(world, arrays.pop(name)) for name in self.items}
+        of_users = {name: column[order] for name, column in gather_columns(world, arrays).items()}
+        return UserMetrics.from_arrays(self.k, of_users | added)
 
     def per_user(self, name: str) -> np.ndarray:
         """One value per user: an empty rate is 0 under its plain name and nan under `…_defined`."""

@@ -6,7 +6,8 @@ they are, so two of one hash do no harm.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _ODD = 0x9E3779B97F4A7C15
 _AT_ONCE = 2**14
 """Texts that are hashed together: on the way every byte takes some thirty."""
+_TOGETHER = 2**24
+"""Bytes up to which columns of all ranks travel in one message: more would be held twice."""
 
 
 def owners(ids: pa.Array, size: int) -> np.ndarray:
@@ -53,6 +56,41 @@ def exchange_arrays(world: World, parts: Sequence[np.ndarray]) -> list[np.ndarra
     import torch
 
     return [got.numpy() for got in world.exchange([torch.from_numpy(np.ascontiguousarray(part)) for part in parts])]
+
+
+def gather_columns(world: World, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Columns [n] or [n, m] of any dtypes, those of all ranks one below the other; small ones travel together."""
+    import torch
+
+    n = len(next(iter(columns.values())))
+    send = [n] * world.size
+    counts = world.counts(send)
+    limit = _TOGETHER // max(1, sum(counts.receive))
+    rows = {name: np.ascontiguousarray(column).reshape(n, prod(column.shape[1:])) for name, column in columns.items()}
+    widths = np.array([of_one.shape[1] * of_one.itemsize for of_one in rows.values()])
+    found = {}
+    for message in np.split(np.array(list(columns)), _breaks(widths, limit)):
+        packed = np.concatenate([rows[name].view(np.uint8) for name in message], axis=1)
+        came = world.swap(torch.from_numpy(packed).repeat(world.size, 1), send, counts).numpy()
+        ends = np.cumsum([rows[name].shape[1] * rows[name].itemsize for name in message])[:-1]
+        for name, part in zip(message.tolist(), np.split(came, ends, axis=1), strict=True):
+            column = columns[name]
+            found[name] = np.ascontiguousarray(part).view(column.dtype).reshape(len(came), *column.shape[1:])
+    return found
+
+
+def _breaks(widths: np.ndarray, limit: int) -> list[int]:
+    """Where to begin a new message, so that none is wider than the limit unless a single column is.
+
+    >>> _breaks(np.array([8, 8, 80, 8]), 16)
+    [2, 3]
+    """
+    found, begin = [], 0
+    for place in range(1, len(widths)):
+        if widths[begin : place + 1].sum() > limit:
+            found.append(place)
+            begin = place
+    return found
 
 
 def total(world: World, counts: np.ndarray) -> np.ndarray:
