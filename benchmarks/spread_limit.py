@@ -3,12 +3,14 @@
     python benchmarks/spread_limit.py [--pairs 50000000] [--users 2000000] [--items 200000] [--limit 4] [--ranks 4]
 
 Makes parquet files of integer ids (kept in --folder if given). Every process may take --limit GB of memory of its
-own (`ulimit -d`, which the system enforces). Prints what each run said, its seconds, and the largest process of all.
+own (`ulimit -d`, which the system enforces, and which counts what allocators reserve; they are told to be frugal).
+Prints what each run said, its seconds, and the largest process of all.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import subprocess
 import sys
@@ -21,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 FILES = 16
+FRUGAL = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
 
 
 def simulate(folder: Path, users: int, items: int, pairs: int) -> None:
@@ -45,6 +48,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--method", default="rns")
     parser.add_argument("--batch", type=int, default=131_072)
+    parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--folder", type=Path)
     asked = parser.parse_args()
     limit = int(asked.limit * 1e9)
@@ -55,13 +59,25 @@ def main() -> None:
             launcher = ["-m", "torch.distributed.run", f"--nproc-per-node={ranks}"] if ranks > 1 else []
             command = [
                 *(sys.executable, *launcher, "-m", "evenhand", "train", str(folder), "--method", asked.method),
-                *("--epochs", "1", "--batch", str(asked.batch), "--dim", "64", "--seeds", "1", "--device", "cpu"),
+                *(
+                    "--epochs",
+                    "1",
+                    "--batch",
+                    str(asked.batch),
+                    "--dim",
+                    str(asked.dim),
+                    "--seeds",
+                    "1",
+                    "--device",
+                    "cpu",
+                ),
                 *("--l2", "0.01", "--no-refit", "--explain", "--out", f"{made}/model-{ranks}"),
             ]
             began = time.perf_counter()
             done = subprocess.run(
                 command,
                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)),
+                env=os.environ | FRUGAL,
                 capture_output=True,
                 text=True,
             )
