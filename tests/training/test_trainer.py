@@ -425,7 +425,7 @@ def numbered(epoch: int, replicas: int) -> Vectors:
 def test_each_replica_stops_and_keeps_its_best_epoch() -> None:
     """Patience 2, from given tables. The second is done after epoch 3, so its late rise in epoch 5 comes too late."""
     ndcg = {0: [0.1, 0.2, 0.1, 0.3, 0.3, 0.2, 0.9], 1: [0.1, 0.4, 0.3, 0.4, 0.1, 0.8, 0.8]}
-    chosen = BestValidation(2, patience=2, from_random=False)
+    chosen = BestValidation(2, patience=2, free_start=False)
     finished = []
     for epoch in range(7):
         chosen.see(epoch, [{10: evaluated(ndcg=ndcg[r][epoch])} for r in range(2)], numbered(epoch, 2))

@@ -257,6 +257,7 @@ def epochs_until(
         resume=True,
         objective=parts["objective"],
         stop_on=("precision", STOPPING_K),
+        free_start=False,
     )
     return len(found.history)
 

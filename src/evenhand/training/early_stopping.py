@@ -91,8 +91,8 @@ class EarlyStopping(ABC):
 class BestValidation(EarlyStopping):
     """Best on validation, by NDCG@10 unless another metric is given; done after `patience` epochs without a rise.
 
-    With random tables to begin with, the first 2·`patience` epochs do not count: a model learns what is popular before
-    it tells users apart, and on sparse or small logs it gets worse in between (docs/sparse.md).
+    With `free_start` the first 2·`patience` epochs do not count: a model learns what is popular before it tells users
+    apart, and on sparse or small logs it gets worse in between (docs/sparse.md).
     """
 
     def __init__(
@@ -102,11 +102,11 @@ class BestValidation(EarlyStopping):
         k: int = STOPPING_K,
         metric: str = "ndcg",
         *,
-        from_random: bool = True,
+        free_start: bool = True,
     ) -> None:
         super().__init__(replicas)
         self.patience, self.k, self.metric = patience, k, metric
-        self._uncounted = 2 * (patience or 0) if from_random else 0
+        self._uncounted = 2 * (patience or 0) if free_start else 0
         self.done = np.zeros(replicas, dtype=bool)
 
     def measure(self, scored: Sequence[dict[int, UserMetrics]]) -> np.ndarray:
@@ -207,7 +207,7 @@ def protocol_of(
     replicas: int,
     stop_on: tuple[str, int],
     *,
-    from_random: bool = True,
+    free_start: bool = True,
 ) -> tuple[EarlyStopping, Evaluator | SpreadEvaluator | None]:
     """How a protocol chooses among epochs, and what evaluates each of them."""
     if name == "paper":
@@ -220,7 +220,7 @@ def protocol_of(
         return LastEpoch(replicas), None
     metric, k = stop_on[0], min(stop_on[1], split.n_items)
     evaluator = evaluator_of(split.validation, split.train, hot, (k,), settings.eval_users or EVALUATED_UP_TO)
-    return BestValidation(replicas, settings.patience, k, metric, from_random=from_random), evaluator
+    return BestValidation(replicas, settings.patience, k, metric, free_start=free_start), evaluator
 
 
 def evaluator_of(

@@ -61,6 +61,7 @@ def train(
     resume: Resume = False,
     start: tuple[Tensor, Tensor] | None = None,
     stop_on: tuple[str, int] = ("ndcg", STOPPING_K),
+    free_start: bool = True,
 ) -> Fit:
     """Train R seeds side by side and evaluate them under a protocol.
 
@@ -68,7 +69,8 @@ def train(
     With a folder for `checkpoints`, `resume` goes on from the newest one there: the result is, on a CPU to
     the last bit, that of a run that was never interrupted; "matching" starts over where that one is of another run.
     `start` are tables to begin with instead of
-    random ones (nan rows stay random). `stop_on` is what the honest protocol chooses and stops on.
+    random ones (nan rows stay random). `stop_on` is what the honest protocol chooses and stops on; with `free_start` the
+    first epochs from random tables cost no patience.
 
     Settings in a list belong to one replica each and may differ in lr, weight_decay and l2. Where they or the
     samplers are given so, a seed may come more than once: the same draws under other parameters.
@@ -105,7 +107,7 @@ def train(
     common = trainer.settings
     ranks = trainer.work.ranks
     stopping, evaluator = protocol_of(
-        protocol, split, common, hot_mask, ks, len(numbers), stop_on, from_random=start is None
+        protocol, split, common, hot_mask, ks, len(numbers), stop_on, free_start=free_start and start is None
     )
     identity = {
         "data": {name: _fingerprint(part) for name, part in split.parts().items()},
