@@ -68,9 +68,8 @@ def train(
     `label` is what the model calls its method.
     With a folder for `checkpoints`, `resume` goes on from the newest one there: the result is, on a CPU to
     the last bit, that of a run that was never interrupted; "matching" starts over where that one is of another run.
-    `start` are tables to begin with instead of
-    random ones (nan rows stay random). `stop_on` is what the honest protocol chooses and stops on; with `free_start` the
-    first epochs from random tables cost no patience.
+    `start` are tables to begin with instead of random ones (nan rows stay random). `stop_on` is what the honest
+    protocol chooses and stops on; with `free_start` the first epochs from random tables cost no patience.
 
     Settings in a list belong to one replica each and may differ in lr, weight_decay and l2. Where they or the
     samplers are given so, a seed may come more than once: the same draws under other parameters.
