@@ -123,11 +123,11 @@ def number(text: str) -> Value:
 
 
 def spelled(value: Value) -> str:
-    return "+".join(map(str, (*value, "")[: max(2, len(value))])) if isinstance(value, tuple) else str(value)
+    return "".join(f"{one}+" for one in value) if isinstance(value, tuple) else str(value)
 
 
 def values(text: str) -> dict[str, Value]:
-    """`lr=0.001,batch=2048` as numbers by name; epochs of milestones are `12+40`, a single one `12+`."""
+    """`lr=0.001,batch=2048` as numbers by name; epochs of milestones are `12+40+`."""
     return {name: number(value) for name, _, value in (part.partition("=") for part in text.split(",") if part)}
 
 
