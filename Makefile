@@ -24,7 +24,7 @@ check: .venv/installed-dev
 # The tests of object storage, against a server that speaks S3. It and what it needs are 114 MB, and older versions than
 # the pinned ones in part, so they go to a folder of their own; without them these tests skip.
 test-s3: .venv-s3/installed
-	PYTHONPATH=.venv-s3 .venv/bin/python -m pytest -k object_store tests/data/test_folders.py tests/models/test_list_parts.py
+	PYTHONPATH=.venv-s3 .venv/bin/python -m pytest -k object_store tests/data/test_folders.py tests/models/test_spread_files.py
 
 # Known vulnerabilities of what evenhand runs on. Without a network it says that it did not run.
 audit-dependencies: .venv/installed

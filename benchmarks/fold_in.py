@@ -20,7 +20,7 @@ import evenhand as eh
 from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
 from evenhand.metrics.users import score_lists
-from evenhand.models.fold_in import user_vectors
+from evenhand.models.factors import user_vectors
 from evenhand.models.topk import top_items
 
 K = 10

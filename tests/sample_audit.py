@@ -17,7 +17,7 @@ from evenhand.audit.result import (
     SystemRow,
 )
 from evenhand.metrics.statistics import summarise
-from evenhand.report.training_story import Spread, TrainingStory, curves_of
+from evenhand.report.training_charts import Spread, TrainingStory, curves_of
 
 SYSTEMS = ("ease", "auc-ns")
 

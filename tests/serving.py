@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("fastapi", reason="needs evenhand[serve]")
 
 
-from evenhand.serve.hot_reload import HotModel
+from evenhand.serve.answers import HotModel
 from evenhand.serve.run_server import listen, server_of
 
 

@@ -18,8 +18,7 @@ import pytest
 import torch
 
 import small_model
-from evenhand.audit.audit_files import github_lines, junit, save_audit, save_junit
-from evenhand.audit.document import read_audit, to_json
+from evenhand.audit.document import github_lines, junit, read_audit, save_audit, save_junit, to_json
 from evenhand.audit.gates import GateResult, parse_gate
 from evenhand.audit.result import Finding
 from evenhand.audit.run_audit import audit

@@ -36,7 +36,7 @@ DELEGATES = {
     ("evenhand.data.interactions", "evenhand.data.reading.read"),
     ("evenhand.data.interactions", "evenhand.data.splits"),
     ("evenhand.models.base", "evenhand.models.folder"),
-    ("evenhand.models.base", "evenhand.models.spread_folder"),
+    ("evenhand.models.base", "evenhand.models.spread_files"),
     ("evenhand.models.base", "evenhand.models.new_items"),
     ("evenhand.models.factors", "evenhand.models.folder"),
 }

@@ -77,7 +77,7 @@ class Death:
 def live(life: Life, told: Path) -> None:
     """Run the command in this process; what happens is told line by line, so that it outlives a kill."""
     from evenhand.baselines import recipe
-    from evenhand.baselines.workshop import Workshop
+    from evenhand.baselines.blend import Workshop
     from evenhand.cli import main
     from evenhand.training import checkpoints as checkpoint
     from evenhand.training.spread_checkpoints import SpreadCheckpoints

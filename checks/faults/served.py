@@ -139,7 +139,7 @@ def _replace(inputs: Path, folder: Path, times: int = 1_000_000) -> None:
 
 def _write_lists(inputs: Path, folder: Path, file: Path) -> None:
     """The list of every user by the version of a model, as the server will name it."""
-    from evenhand.serve.hot_reload import HotModel
+    from evenhand.serve.answers import HotModel
 
     lists = {}
     for number in (1, 2):

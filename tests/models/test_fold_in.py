@@ -15,7 +15,7 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.metrics.users import score_lists
 from evenhand.models import FactorModel, top_items
-from evenhand.models.fold_in import RIDGE, user_vectors
+from evenhand.models.factors import RIDGE, user_vectors
 from evenhand.utils.errors import InputError
 from run_cli import evenhand, one_thread
 from small_model import model

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 import evenhand as eh
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import hot_items
-from evenhand.models.rerank import METHODS, rerank_lists
-from evenhand.models.rerank.popularity_mix import Popularity, popularity_groups
-from evenhand.models.rerank.strength import GRID, Trial, best_trial
+from evenhand.models.rerank import GRID, METHODS, Trial, best_trial, rerank_lists
+from evenhand.models.rerank_rules import Popularity, popularity_groups
 from evenhand.utils.errors import InputError
 from run_cli import evenhand, write_log
 

@@ -15,13 +15,10 @@ import pytest
 
 from evenhand.audit.result import Audit, Change, Estimate, Exposure, Finding, SliceRow, SystemRow
 from evenhand.report import write_report
-from evenhand.report.accuracy_charts import slice_figures
+from evenhand.report.audit_charts import items_that_fill, slice_figures
 from evenhand.report.audit_page import audit_page, best_value
-from evenhand.report.exposure_charts import items_that_fill
-from evenhand.report.html_text import clean, percent
-from evenhand.report.labels import described, main_groups
-from evenhand.report.training_charts import training_figures
-from evenhand.report.training_story import TrainingStory, curves_of
+from evenhand.report.render import clean, described, main_groups, percent
+from evenhand.report.training_charts import TrainingStory, curves_of, training_figures
 from evenhand.utils.errors import InputError
 from run_cli import TINY, evenhand, small_log, write_log
 from sample_audit import SYSTEMS, bare_audit, sample_audit, sample_story
@@ -287,7 +284,7 @@ def test_unknown_metrics_are_called_by_their_own_name(whole: Page) -> None:
     assert "house metric" in whole.text
 
 
-@pytest.mark.parametrize("module", ["report.html_text", "report.labels", "report.render", "report.training_story"])
+@pytest.mark.parametrize("module", ["report.render", "report.training_charts"])
 def test_examples_in_docstrings(module: str) -> None:
     found = doctest.testmod(importlib.import_module(f"evenhand.{module}"))
     assert found.attempted > 0

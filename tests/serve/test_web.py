@@ -15,7 +15,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.serve import answers as answers_of
-from evenhand.serve.hot_reload import HotModel
+from evenhand.serve.answers import HotModel
 from run_cli import one_thread, small_log
 from serving import ask, serving
 from small_model import model as small_model

@@ -37,7 +37,7 @@ class _Faults(logging.Handler):
 @cache
 def _server() -> tuple[int, _Faults]:
     """Its port; it runs as long as this process."""
-    from evenhand.serve.hot_reload import HotModel
+    from evenhand.serve.answers import HotModel
     from evenhand.serve.run_server import listen, server_of
 
     listening, faults = listen("127.0.0.1", 0), _Faults()

@@ -16,7 +16,7 @@ from markupsafe import escape
 from checks.fuzz.inputs import WORDS, mutated
 from checks.fuzz.targets.documents import small_audit
 from checks.fuzz.targets.target import Target
-from evenhand.audit.audit_files import github_lines, junit
+from evenhand.audit.document import github_lines, junit
 from evenhand.audit.gates import GateResult, check_gates, evaluate_gates, parse_gate
 from evenhand.audit.result import Finding
 from evenhand.cli import show
@@ -30,7 +30,7 @@ from evenhand.data.write import write_table
 from evenhand.experiments.goals import parse_goals
 from evenhand.methods import parse
 from evenhand.models.card import model_card
-from evenhand.report.html_text import isolated, safe
+from evenhand.report.render import isolated, safe
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import visible
 

@@ -1,6 +1,7 @@
-"""Conditions that an audit must not meet, such as `ohr@10>0.60` or `mine.ndcg@10<other.ndcg@10`.
+"""What keeps bias from creeping back: gates, and what has changed since an earlier audit by more than chance.
 
-A gate is written by hand into a CI file, so a mistake in it is reported with its place, before any work is done.
+A gate is a condition that an audit must not meet, such as `ohr@10>0.60` or `mine.ndcg@10<other.ndcg@10`. It is written
+by hand into a CI file, so a mistake in it is reported with its place, before any work is done.
 """
 
 from __future__ import annotations
@@ -8,11 +9,11 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from evenhand.audit.result import Audit
-from evenhand.metrics.catalogue import METRICS
+from evenhand.audit.result import Audit, Change, Estimate, SystemRow
+from evenhand.metrics.catalogue import HEADLINE, METRICS
 from evenhand.utils.errors import InputError, unknown
 
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
@@ -156,3 +157,71 @@ def _words(side: Quantity, value: float, system: str | None) -> str:
     shown = "undefined" if math.isnan(value) else f"{value:.4f}"
     times = "" if side.factor == 1 else f"{side.factor:g} times "
     return f"{times}{side.metric}@{side.k} of {side.system or system} is {shown}"
+
+
+def against(audit: Audit, earlier: Audit) -> Audit:
+    """The audit with its changes, and with notes on what the two do not share."""
+    before = {(row.name, row.k): row.metrics for row in earlier.rows}
+    changes = [
+        _change(row, metric, before[row.name, row.k])
+        for row in audit.rows
+        if (row.name, row.k) in before
+        for metric in row.metrics
+        if metric in before[row.name, row.k]
+    ]
+    beyond = sum(change.beyond_uncertainty for change in changes)
+    notes = _unlike(audit, earlier)
+    if changes:
+        notes.append(f"{beyond:,} of {len(changes):,} metrics differ from the baseline beyond the uncertainty.")
+    return replace(audit, changes=tuple(changes), notes=(*audit.notes, *notes))
+
+
+def _change(row: SystemRow, metric: str, earlier: Mapping[str, Estimate]) -> Change:
+    before, after = earlier[metric], row.metrics[metric]
+    moved = after.value - before.value
+    half = math.hypot(_half(before), _half(after))
+    beyond = not math.isnan(moved) and not math.isnan(half) and abs(moved) > half
+    better = METRICS[metric].higher_is_better if metric in METRICS else None
+    worse = None if better is None or not moved or math.isnan(moved) else (moved < 0) == better
+    if worse and _asked_for(metric, earlier, row.metrics):
+        worse = None
+    return Change(row.name, row.k, metric, before, after, beyond, worse)
+
+
+def _asked_for(metric: str, before: Mapping[str, Estimate], after: Mapping[str, Estimate]) -> bool:
+    """Whether a rise is only what showing more of the long tail brings, as a re-ranking is asked to.
+
+    More lists then hold a cold item, and in the paper's average a list without any counted as an OCR of 0: what
+    speaks is the pooled rate. And exposure may stray from demand to either side; only towards hits it is worse.
+    """
+
+    def rose(name: str) -> bool:
+        return name in before and name in after and after[name].value > before[name].value
+
+    if metric in METRICS and METRICS[metric].average == "paper":
+        return rose("aplt") and not rose(f"{metric}_pooled")
+    return metric in (HEADLINE, "js_distance") and rose("aplt")
+
+
+def _half(estimate: Estimate) -> float:
+    """Half the width of the interval; of one that the metric's range cuts off, the longer side."""
+    if estimate.low is None or estimate.high is None:
+        return math.nan
+    return max(estimate.value - estimate.low, estimate.high - estimate.value)
+
+
+def _unlike(audit: Audit, earlier: Audit) -> list[str]:
+    notes = []
+    for what, mine, theirs in (
+        ("systems", audit.systems, earlier.systems),
+        ("list lengths", audit.ks, earlier.ks),
+    ):
+        if set(mine) != set(theirs):
+            shared = [one for one in mine if one in theirs]
+            common = ", ".join(map(str, shared)) if shared else "nothing"
+            notes.append(f"The baseline has other {what} ({', '.join(map(str, theirs))}); {common} can be compared.")
+    if audit.data.get("hot_rule") != earlier.data.get("hot_rule"):
+        notes.append(f"The baseline has another hot rule: {earlier.data.get('hot_rule')}.")
+    if (audit.data.get("test_interactions") is None) != (earlier.data.get("test_interactions") is None):
+        notes.append("Of this audit and its baseline only one has a test part, so only exposure is compared.")
+    return notes

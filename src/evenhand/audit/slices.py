@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.audit.attributes import Attributes
-from evenhand.audit.divisions import Division, by_activity, by_popularity, by_taste
+from evenhand.audit.divisions import Attributes, Division, by_activity, by_popularity, by_taste
 from evenhand.audit.intervals import Draws, Get, Measured
 from evenhand.audit.reference import Reference
 from evenhand.audit.result import Estimate, SliceRow

@@ -11,8 +11,7 @@ import numpy as np
 
 from evenhand.audit.intervals import Draws, Moments
 from evenhand.audit.reference import Reference, part_of, user_ranges
-from evenhand.audit.shared_sums import add_blocks
-from evenhand.data.reading.wire import total
+from evenhand.data.reading.wire import exchange_arrays, total
 from evenhand.metrics.catalogue import METRICS, RATES, SUMS, available
 from evenhand.metrics.exposure import NO_ITEM, exposure_counts
 from evenhand.metrics.lists import Lists
@@ -211,3 +210,31 @@ def _gather(
     for extra in more:
         columns |= extra
     swept.draws.add(columns, before)
+
+
+def add_blocks(
+    world: World, n_blocks: int, work: Callable[[int], None], sums: Callable[[], Sequence[np.ndarray]]
+) -> None:
+    """Call `work` with 0…n_blocks-1; it adds a block's share to `sums`, arrays of float64, which all ranks end up with.
+
+    The last bits of a sum depend on its order, so the shares of the blocks travel, and not those of the ranks.
+    """
+    if world.size == 1:
+        for block in range(n_blocks):
+            work(block)
+        return
+    summed = np.zeros(0)
+    for first in range(0, n_blocks, world.size):
+        block = first + world.rank
+        # Who has no block in the first round looks at one all the same, and so knows what there is to sum.
+        if block < n_blocks or first == 0:
+            work(min(block, n_blocks - 1))
+        share = np.concatenate([part.ravel() for part in sums()])
+        for part in sums():
+            part[...] = 0.0
+        for one in exchange_arrays(world, [share if block < n_blocks else share[:0]] * world.size):
+            summed = summed + one if len(summed) and len(one) else (one if len(one) else summed)
+    end = 0
+    for part in sums() if n_blocks else ():
+        end += part.size
+        part[...] = summed[end - part.size : end].reshape(part.shape)

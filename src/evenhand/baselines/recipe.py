@@ -16,13 +16,12 @@ import torch
 
 from evenhand.baselines.als import ALS
 from evenhand.baselines.base import Baseline, check_number
-from evenhand.baselines.blend import HELD_OUT, SIGNED, Blend, fit_part, lasting, part_name
+from evenhand.baselines.blend import HELD_OUT, SIGNED, Blend, Workshop, fit_part, lasting, part_name
 from evenhand.baselines.ease import EASE
 from evenhand.baselines.ensemble import MOST_USERS, K, Shortlists, found_weights
 from evenhand.baselines.gfcf import GFCF
 from evenhand.baselines.itemknn import ItemKNN
 from evenhand.baselines.popular import Popular
-from evenhand.baselines.workshop import Workshop
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import has_order, held_out_share
 from evenhand.encoders import MF, Encoder, LightGCN

@@ -92,10 +92,8 @@ def command(
     json: opt.Json = False,
 ) -> None:
     """Audit recommendation lists of any system: accuracy, popularity bias, exposure, with intervals."""
-    from evenhand.audit.audit_files import check_target
-    from evenhand.audit.changes import against
-    from evenhand.audit.document import read_audit, to_json
-    from evenhand.audit.gates import check_gates, evaluate_gates, parse_gate
+    from evenhand.audit.document import check_target, read_audit, to_json
+    from evenhand.audit.gates import against, check_gates, evaluate_gates, parse_gate
     from evenhand.audit.run_audit import audit
     from evenhand.cli import inputs, show
     from evenhand.utils.progress import stages
@@ -167,7 +165,7 @@ def _named(recs: list[str]) -> dict[str, str]:
 def _write(
     found: Audit, results: list[GateResult], out: str | None, checking: Checking, files: dict[str, str | None]
 ) -> None:
-    from evenhand.audit.audit_files import save_audit, save_junit
+    from evenhand.audit.document import save_audit, save_junit
 
     if checking.save is not None:
         save_audit(found, checking.save)
@@ -207,7 +205,7 @@ def _print(found: Audit, written: list[str]) -> None:
 
 
 def _tell(found: Audit, results: list[GateResult], github: bool, stream: Any) -> None:
-    from evenhand.audit.audit_files import github_lines
+    from evenhand.audit.document import github_lines
     from evenhand.utils.text import one_line
 
     if github:

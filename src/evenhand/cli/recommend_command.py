@@ -79,7 +79,7 @@ def command(
     from evenhand.data.write import formulas_noted
     from evenhand.models.factors import load
     from evenhand.models.filters import Asked, joined, notes_of
-    from evenhand.models.list_parts import write_lists
+    from evenhand.models.spread_files import write_lists
     from evenhand.utils.errors import InputError
     from evenhand.utils.memory import check_memory
     from evenhand.utils.text import count, one_line, visible

@@ -59,8 +59,7 @@ def command(
     from evenhand.cli import inputs, show
     from evenhand.data.write import check_target, formulas_noted, write_table
     from evenhand.metrics.lists import ListColumns
-    from evenhand.models.rerank import rerank_lists
-    from evenhand.models.rerank.strength import TOLERANCE
+    from evenhand.models.rerank import TOLERANCE, rerank_lists
     from evenhand.utils.errors import InputError
 
     if validation is None:

@@ -40,7 +40,7 @@ def command(
     from evenhand.methods import made_by
     from evenhand.models.factors import load
     from evenhand.models.folder import check_ours
-    from evenhand.models.titles import carried_titles, note_on
+    from evenhand.models.id_lookup import carried_titles, note_on
     from evenhand.training.checkpoints import discard
     from evenhand.training.method import RunOptions
     from evenhand.utils.errors import InputError

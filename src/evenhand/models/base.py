@@ -18,7 +18,7 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.spread_log import SpreadLog
-from evenhand.models.filters import Asked, with_notes
+from evenhand.models.filters import Asked, usable_history, with_earlier, with_notes
 from evenhand.models.id_lookup import known_positions, list_table, positions
 from evenhand.models.topk import TABLE_SLOT, Score, check_lists, top_by
 from evenhand.utils.errors import InputError
@@ -168,8 +168,6 @@ class Model(ABC):
         `history` is an `Interactions`, a file or a table with columns user and item. No training takes
         place and the items stay as they are. `known.notes` of the result says what could not be used.
         """
-        from evenhand.models.fold_in import usable_history, with_earlier
-
         folded = self.with_users(usable_history(history, self.known))
         return folded.having(known=with_earlier(folded.known, self.known))
 
@@ -212,7 +210,7 @@ class Model(ABC):
     def save(self, folder: str | Path, *, force: bool = False) -> None:
         """Write the model folder, whole or not at all; one that exists is only replaced with `force`."""
         if isinstance(self.known, SpreadLog):  # several processes hold it, and each writes its part
-            from evenhand.models.spread_folder import write_parts
+            from evenhand.models.spread_files import write_parts
 
             write_parts(self, Path(folder), force)
             return

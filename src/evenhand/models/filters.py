@@ -18,7 +18,7 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.reading.columns import NoRowsError
-from evenhand.models.id_lookup import as_ids, list_table, positions
+from evenhand.models.id_lookup import as_ids, list_table, listed, positions
 from evenhand.models.topk import top_by
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count
@@ -181,3 +181,62 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
     """Recommendations of several calls as one table, with the notes of each."""
     table = pa.concat_tables([one.replace_schema_metadata() for one in tables])
     return with_notes(table, dict.fromkeys(note for one in tables for note in notes_of(one)))
+
+
+def usable_history(history: Any, model: Interactions) -> Interactions:
+    """The history over the items of the pairs a model knows; its notes say what could not be used."""
+    if not isinstance(history, Interactions):
+        from evenhand.data.reading.read import read_interactions
+
+        history = read_interactions(history, allow_small=True)
+    usable = _restrict(history, model.item_ids)
+    again = int((positions(usable.user_ids, model.user_ids) >= 0).sum())
+    if not again:
+        return usable
+    note = (
+        f"{again:,} of {count(usable.n_users, 'user')} {'is' if again == 1 else 'are'} known to the model "
+        "already; scores come of the history given now, and what it knew of them is not recommended either."
+    )
+    return replace(usable, notes=(*usable.notes, note))
+
+
+def with_earlier(history: Interactions, model: Interactions) -> Interactions:
+    """The history, and what the model knew of the same users: neither is recommended again."""
+    place = positions(model.user_ids, history.user_ids)[model.users]
+    again = place >= 0
+    if not again.any():
+        return history
+    earlier = Interactions.from_pairs(
+        place[again], model.items[again], user_ids=history.user_ids, item_ids=history.item_ids
+    )
+    return history.union(earlier).with_notes(*history.notes)
+
+
+def _restrict(history: Interactions, item_ids: pa.Array) -> Interactions:
+    """The history over the model's items, and over the users who have any of them."""
+    place = positions(history.item_ids, item_ids)
+    usable = place[history.items] >= 0
+    counts = np.bincount(history.users[usable], minlength=history.n_users)
+    left = counts > 0
+    if not left.any():
+        raise InputError("none of the new users' items is known to the model; check the item column.")
+    notes = list(history.notes)
+    unknown = len(np.unique(history.items[~usable]))
+    if unknown:
+        notes.append(
+            f"{count(unknown, 'item')} of the new users ({(~usable).sum():,} of "
+            f"{count(len(history), 'pair')}) "
+            + ("is unknown to the model and was" if unknown == 1 else "are unknown to the model and were")
+            + " ignored."
+        )
+    if not left.all():
+        names = listed(history.user_ids.filter(pa.array(~left)).to_pylist())
+        notes.append(f"Left out, having no item that the model knows: {names}.")
+    new_index = np.cumsum(left) - 1
+    return Interactions.from_pairs(
+        new_index[history.users[usable]],
+        place[history.items[usable]],
+        user_ids=history.user_ids.filter(pa.array(left)),
+        item_ids=item_ids,
+        notes=tuple(notes),
+    )

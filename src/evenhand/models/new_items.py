@@ -24,10 +24,9 @@ from evenhand.data.csr import gather_rows
 from evenhand.data.interactions import Interactions
 from evenhand.data.reading.columns import source_label
 from evenhand.models.graph_filter import GraphFilter
-from evenhand.models.id_lookup import positions
+from evenhand.models.id_lookup import carried_titles, positions
 from evenhand.models.item_features import features, read_attributes
 from evenhand.models.item_weights import CountTable, DenseTable, ItemTable, SparseTable
-from evenhand.models.titles import carried_titles
 from evenhand.models.topk import Score
 from evenhand.utils.errors import InputError
 

@@ -10,20 +10,37 @@ from pathlib import Path
 import pyarrow as pa
 from markupsafe import Markup
 
-from evenhand.audit.audit_files import write_text
+from evenhand.audit.document import write_text
 from evenhand.audit.result import Audit, Contrast, Finding, SystemRow
 from evenhand.audit.run_audit import audit as run_audit
 from evenhand.data.splits import Split
 from evenhand.experiments.aims import ACCURACY, Answer
 from evenhand.experiments.compare import CompareResult
 from evenhand.metrics.catalogue import HISTORY
-from evenhand.report.accuracy_charts import slice_figures, tradeoff_figure
-from evenhand.report.exposure_charts import confusion_figure, exposure_figure, lorenz_figure
-from evenhand.report.html_text import clean, interval, isolated, listing, number
-from evenhand.report.labels import described, in_order, main_groups, titled
-from evenhand.report.render import Cell, Column, Origin, Table, render
-from evenhand.report.training_charts import training_figures
-from evenhand.report.training_story import Spread, TrainingStory
+from evenhand.report.audit_charts import (
+    confusion_figure,
+    exposure_figure,
+    lorenz_figure,
+    slice_figures,
+    tradeoff_figure,
+)
+from evenhand.report.render import (
+    Cell,
+    Column,
+    Origin,
+    Table,
+    clean,
+    described,
+    in_order,
+    interval,
+    isolated,
+    listing,
+    main_groups,
+    number,
+    render,
+    titled,
+)
+from evenhand.report.training_charts import Spread, TrainingStory, training_figures
 
 MOST_CONTRASTS = 120
 FACTS = {

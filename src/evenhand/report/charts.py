@@ -19,8 +19,7 @@ import vl_convert
 from markupsafe import Markup, escape
 
 from evenhand.audit.result import Estimate
-from evenhand.report.html_text import clean
-from evenhand.report.render import Table
+from evenhand.report.render import Table, clean
 
 WIDTH = 380
 """All charts are this wide: two stand side by side on a desk, one fills a phone."""

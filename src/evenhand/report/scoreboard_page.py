@@ -7,11 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evenhand.audit.audit_files import write_text
+from evenhand.audit.document import write_text
 from evenhand.metrics.catalogue import MEASURED, SCOREBOARD
-from evenhand.report.html_text import isolated, number
-from evenhand.report.labels import described
-from evenhand.report.render import Cell, Column, Origin, Table, render
+from evenhand.report.render import Cell, Column, Origin, Table, described, isolated, number, render
 from evenhand.utils.text import visible
 
 MARKS = {"validation": "", "test": "†", "unknown": "‡"}

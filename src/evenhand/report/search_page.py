@@ -9,16 +9,27 @@ from typing import Any
 
 import altair as alt
 
-from evenhand.audit.audit_files import write_text
+from evenhand.audit.document import write_text
 from evenhand.audit.result import Estimate
 from evenhand.experiments.goals import PICKS, Goal, accurate_first
 from evenhand.experiments.search_result import TuneResult, picked_trial
 from evenhand.experiments.trials import Trial
 from evenhand.report import charts
 from evenhand.report.charts import Figure, Rows
-from evenhand.report.html_text import clean, interval, isolated, number
-from evenhand.report.labels import described, titled
-from evenhand.report.render import Cell, Column, Origin, Table, render, without_folder
+from evenhand.report.render import (
+    Cell,
+    Column,
+    Origin,
+    Table,
+    clean,
+    described,
+    interval,
+    isolated,
+    number,
+    render,
+    titled,
+    without_folder,
+)
 from evenhand.utils.text import count
 
 FRONT, PICKED, DEFAULTS = 0, 1, 4

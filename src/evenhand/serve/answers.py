@@ -1,9 +1,17 @@
-"""What one loaded model answers to one request: ids come as texts, and lookups do not grow with the catalogue."""
+"""What one loaded model answers to one request, and how the newest model of a folder takes its place.
+
+Ids come as texts, and lookups do not grow with the catalogue. A model is replaced while requests go on, and kept where
+its successor is damaged.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,8 +24,9 @@ from torch import Tensor
 from evenhand.data.interactions import Interactions
 from evenhand.models.base import Model
 from evenhand.models.factors import load
+from evenhand.models.folder import FILES
 from evenhand.utils.errors import InputError
-from evenhand.utils.text import count
+from evenhand.utils.text import count, one_line
 
 _AT_ONCE = 4096
 """Ids that become Python objects together; no request waits longer than that while a new model is loaded."""
@@ -188,3 +197,86 @@ def _why_popular(user: object, place: int | None, history: Sequence[object] | No
 
 def _version(folder: Path) -> str:
     return hashlib.sha256((folder / "config.json").read_bytes()).hexdigest()[:12]
+
+
+LOG = logging.getLogger("evenhand.serve")
+Signature = tuple[tuple[int, int, int, int] | None, ...]
+
+
+class HotModel:
+    """Looks at the folder's files every few seconds and loads in a thread of its own what has changed.
+
+    Requests take `current` once and keep it to their end; the older model is let go of with the last of them.
+    """
+
+    def __init__(self, folder: str | Path, *, every: float = 1.0) -> None:
+        self.folder = Path(folder)
+        self._seen: Signature = ()
+        self.current = self._load()
+        self.loaded_at = time.time()
+        self.problem: str | None = None
+        """Why the folder's present content is not served; None where it is."""
+        self.on_reload: Callable[[bool], None] = lambda worked: None
+        self._every, self._stop = every, threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="reload", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(timeout=10)
+
+    def look(self) -> None:
+        """Load the folder if any of its files has changed since the last look."""
+        if signature(self.folder) == self._seen:
+            return
+        try:
+            self.current = self._load()
+        except (InputError, OSError, MemoryError) as problem:
+            self.problem = one_line(problem)
+            LOG.warning("the new model was not loaded, the older one goes on: %s", self.problem)
+        else:
+            self.loaded_at, self.problem = time.time(), None
+            LOG.info("model %s loaded", self.current.version)
+        self.on_reload(self.problem is None)
+
+    def _load(self) -> Answers:
+        """What the folder holds, read again where it was replaced meanwhile: tensors, card and version are of one."""
+        while True:
+            self._seen = signature(self.folder)
+            try:
+                found = Answers.of_folder(self.folder)
+            except (InputError, OSError):
+                if signature(self.folder) == self._seen:
+                    raise
+            else:
+                if signature(self.folder) == self._seen:
+                    return found
+
+    def _watch(self) -> None:
+        while not self._stop.wait(self._every):
+            try:
+                self.look()
+            except Exception:  # the next look may do better, and requests go on
+                LOG.exception("looking for a new model failed")
+
+
+def signature(folder: Path) -> Signature:
+    """What changes when any file of the model is replaced; missing files are None."""
+    try:
+        here = os.open(folder, os.O_RDONLY)  # all files of one folder, even if another takes its name meanwhile
+    except OSError:
+        return ()
+    try:
+        return tuple(_status(name, here) for name in FILES)
+    finally:
+        os.close(here)
+
+
+def _status(name: str, folder: int) -> tuple[int, int, int, int] | None:
+    try:
+        found = os.stat(name, dir_fd=folder)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size

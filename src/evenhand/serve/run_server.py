@@ -15,7 +15,7 @@ from evenhand.utils.errors import InputError
 if TYPE_CHECKING:
     import uvicorn
 
-    from evenhand.serve.hot_reload import HotModel
+    from evenhand.serve.answers import HotModel
 
 _PATIENCE = 30
 """Seconds that requests under way have when the server is asked to stop."""
@@ -33,7 +33,7 @@ def serve(
         import evenhand.serve.web  # noqa: F401
     except ImportError as problem:
         raise InputError(f"serving needs {problem.name}; install it with pip install 'evenhand[serve]'.") from None
-    from evenhand.serve.hot_reload import HotModel
+    from evenhand.serve.answers import HotModel
 
     torch.set_num_threads(1)  # requests share the cores, and none of them is large enough to share out
     hot = HotModel(folder)

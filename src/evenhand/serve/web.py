@@ -17,8 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import evenhand
-from evenhand.serve.answers import RefusedError
-from evenhand.serve.hot_reload import LOG, HotModel
+from evenhand.serve.answers import LOG, HotModel, RefusedError
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import one_line
 

@@ -1,7 +1,8 @@
-"""The three ways to re-rank, each with one parameter: its strength λ between 0 (the list as it came) and 1.
+"""The ways to re-rank, each with one parameter: its strength λ between 0 (the list as it came) and 1.
 
-A method takes a block of lists and says which candidates to show, in order. Equal values always go to the
-candidate that stood higher before; values are rounded first, so that the last bit does not decide.
+A method takes a block of lists, with what is known of their items' popularity, and says which candidates to show, in
+order. Equal values always go to the candidate that stood higher before; values are rounded first, so that the last bit
+does not decide.
 """
 
 from __future__ import annotations
@@ -11,9 +12,93 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.models.rerank.popularity_mix import Block, Grouped
+from evenhand.data.interactions import Interactions
+from evenhand.data.popularity import hot_items
 
+HEAD, MID, TAIL = 0, 1, 2
+HOT, COLD = 0, 1
+HEAD_SHARE = TAIL_SHARE = 0.2
+"""Of all interactions: what the head makes up, and what the tail makes up."""
 DIGITS = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Grouping:
+    """Items in groups of popularity, and what users' histories are made of; in a block, those of its candidates.
+
+    Over train, both arrays have one more entry, the last, for what train does not know; index -1 finds it.
+    """
+
+    groups: np.ndarray
+    """int8 [n_items + 1]; an unknown item is in the last group, the least popular one. Of a block [n, m]."""
+    mixes: np.ndarray
+    """float64 [n_users + 1, G]: the groups' shares in the user's train items; without any, everybody's. Of a block
+    [n, G]."""
+
+    @staticmethod
+    def of(train: Interactions, groups: np.ndarray, n_groups: int) -> Grouping:
+        cell = train.users.astype(np.int64) * n_groups + groups[train.items]
+        mixes = np.bincount(cell, minlength=train.n_users * n_groups).reshape(-1, n_groups)
+        everybody = mixes.sum(0)
+        mixes = np.vstack([mixes, everybody])
+        mixes[mixes.sum(1) == 0] = everybody
+        return Grouping(np.append(groups, n_groups - 1).astype(np.int8), mixes / mixes.sum(1, keepdims=True))
+
+    def at(self, items: np.ndarray, users: np.ndarray) -> Grouping:
+        return Grouping(self.groups[items], self.mixes[users])
+
+
+@dataclass(frozen=True, eq=False)
+class Popularity:
+    """All that methods ask about items and users."""
+
+    counts: np.ndarray
+    """int64 [n_items + 1]: train interactions; 0 for an unknown item."""
+    tiers: Grouping
+    """`HEAD`, `MID` and `TAIL`, by their share of the interactions."""
+    sides: Grouping
+    """`HOT` and `COLD`, by the line that metrics draw by default."""
+
+    @staticmethod
+    def of(train: Interactions) -> Popularity:
+        cold = np.where(hot_items(train.popularity), HOT, COLD)
+        tiers = Grouping.of(train, popularity_groups(train.popularity), 3)
+        return Popularity(np.append(train.popularity, 0), tiers, Grouping.of(train, cold, 2))
+
+
+def popularity_groups(popularity: np.ndarray) -> np.ndarray:
+    """int8 [n_items]: the group of each item, by the share of all interactions that hotter items have.
+
+    Below `HEAD_SHARE` it is in the head, from 1 - `TAIL_SHARE` on in the tail, between them in the middle. Items as
+    popular as each other are in one group, the hotter one; an item without interactions is in the tail.
+
+    >>> popularity_groups(np.array([50, 20, 10, 10, 6, 4, 0]))
+    array([0, 1, 1, 1, 2, 2, 2], dtype=int8)
+    """
+    counts = np.sort(popularity)[::-1]
+    hotter = np.concatenate([[0], np.cumsum(counts)])
+    # The first place at which an item of this count stands says how much the strictly hotter ones have.
+    above = hotter[np.searchsorted(-counts, -np.asarray(popularity))]
+    total = hotter[-1]
+    group = np.full(len(counts), MID, dtype=np.int8)
+    group[above < HEAD_SHARE * total] = HEAD
+    group[(above >= (1 - TAIL_SHARE) * total) | (popularity == 0)] = TAIL
+    return group
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """n lists of at most m candidates, best first; a shorter list ends in cells that `filled` leaves out."""
+
+    filled: np.ndarray
+    """bool [n, m]"""
+    relevance: np.ndarray
+    """float64 [n, m]: from 1 (the best of the list) to 0 (its last); all 1 where all scores are equal."""
+    counts: np.ndarray
+    """int64 [n, m]: train interactions of the item."""
+    tiers: Grouping
+    sides: Grouping
+
 
 Pick = Callable[[Block, float, int], np.ndarray]
 """(block, strength, k) → int64 [n, k]: places in the candidate lists, -1 where a list has no more."""
@@ -103,7 +188,7 @@ def _binary_need(picked: np.ndarray, mix: np.ndarray) -> np.ndarray:
     return mix * (picked == 0)
 
 
-def _greedy(block: Block, grouped: Grouped, strength: float, k: int, gain: Gain) -> np.ndarray:
+def _greedy(block: Block, grouped: Grouping, strength: float, k: int, gain: Gain) -> np.ndarray:
     """k times the candidate with the highest (1 - λ) relevance + λ gain of its group.
 
     Within a group the gain is one for all, so the next of a group is always its highest remaining candidate

@@ -1,11 +1,15 @@
-"""A model folder in parts (format 2): each of several processes writes the rows of one stretch of users and items.
+"""What several processes write together, each a part of it: a model folder, and lists for many users.
 
-Rank 0 writes what there is once and, last, config.json with the stretch and the checksums of every part. One process
-reads such a folder as any other (`evenhand.models.folder`).
+Of a model folder in parts (format 2) each writes the rows of one stretch of users and items; rank 0 writes what there
+is once and, last, config.json with the stretch and the checksums of every part. One process reads such a folder as any
+other (`evenhand.models.folder`). Which users' lists stand in which part depends on their number alone, so any number
+of processes, one too, writes the same files.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,10 +19,12 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from evenhand.data.parts import Part, PartsFolder
 from evenhand.data.reading.wire import exchange_arrays, exchange_ids
 from evenhand.data.spread_log import SpreadLog
 from evenhand.models.base import Model
 from evenhand.models.card import model_card
+from evenhand.models.filters import Asked
 from evenhand.models.folder import (
     PARTS,
     check_ours,
@@ -30,8 +36,8 @@ from evenhand.models.folder import (
     write_tensors,
 )
 from evenhand.utils.atomic import atomic_folder
-from evenhand.utils.errors import RunError
-from evenhand.utils.world import Blocks, World
+from evenhand.utils.errors import InputError, RunError
+from evenhand.utils.world import USER_BLOCK, Blocks, World
 
 
 def write_parts(model: Model, folder: Path, force: bool) -> None:
@@ -109,3 +115,65 @@ def by_ranges(world: World, placed: Blocks, rows: Tensor) -> Tensor:
         theirs = placed.mine(rank)
         found[torch.from_numpy(theirs[(theirs >= first) & (theirs < last)] - first)] = part
     return found
+
+
+_MOST_PARTS, _MOST_USERS, _TOGETHER = 64, 2**17, 64
+"""Parts unless a number is asked for, users of one such part, and users that are not torn apart."""
+
+
+def part_ranges(n_users: int, parts: int | None = None) -> list[range]:
+    """The users of each part; without a number of parts, at least 1,024 and at most 131,072 users in each.
+
+    >>> part_ranges(300, 2), len(part_ranges(10**6)), len(part_ranges(10**8))
+    ([range(0, 192), range(192, 300)], 64, 763)
+    """
+    if parts is not None and parts < 1:
+        raise InputError(f"lists are written in one part or more, not in {parts}.")
+    most = parts or min(_MOST_PARTS, max(1, n_users // USER_BLOCK))
+    step = -(-n_users // most)
+    if parts is None:
+        step = min(step, _MOST_USERS)
+    step = max(_TOGETHER, -(-step // _TOGETHER) * _TOGETHER)
+    return [range(begin, min(begin + step, n_users)) for begin in range(0, max(1, n_users), step)]
+
+
+def write_lists(
+    model: Model,
+    asked: Asked,
+    k: int,
+    target: PartsFolder,
+    *,
+    parts: int | None = None,
+    finished: Callable[[pa.Table], pa.Table] = lambda table: table,
+    more: pa.Table | None = None,
+    world: World | None = None,
+    **how: Any,
+) -> list[Part]:
+    """Write the lists that `asked` asks for, and after them `more`; `finished` has the last word on each table.
+
+    `how` is what `Model.lists` takes. All ranks call this together, and each writes some of the parts.
+    """
+    world = world or World.current()
+    with world.together():
+        if world.rank == 0:
+            target.open()
+    ranges = part_ranges(len(asked.users), parts)
+
+    def table(number: int) -> pa.Table:
+        if number == len(ranges):
+            return more
+        users = ranges[number]
+        return model.lists(asked.cut(users.start, users.stop, number == len(ranges) - 1), k, **how)
+
+    mine = []
+    n_parts = len(ranges) + (more is not None and len(more) > 0)
+    for number in range(world.rank, world.rank + n_parts, world.size):  # as many rounds on every rank
+        # After each part all wait for the slowest, so that nobody waits longer than one part takes.
+        with world.together():
+            if number < n_parts:
+                mine.append(target.write(number, finished(table(number))))
+    written = [Part(**one) for of_rank in world.gathered([asdict(part) for part in mine]) for one in of_rank]
+    with world.together():
+        if world.rank == 0:
+            target.close(written, k=k, users=len(asked.users) + len(asked.others))
+    return written
