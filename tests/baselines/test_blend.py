@@ -71,7 +71,7 @@ def test_scale_and_shift_of_a_part_do_not_matter() -> None:
 
 def test_blends_of_version_0_1_keep_their_scale(log: Interactions, tmp_path: Path) -> None:
     parts = (EASE().fit_pairs(log), ALS(factors=4).fit_pairs(log))
-    old = BlendModel(parts, (0.3, 0.7), log, scale="spread")
+    old = BlendModel(parts, (0.3, 0.7), known=log, scale="spread")
     users = np.array([3, 0])
     expected = 0.3 * standardised(parts[0].scores(users)) + 0.7 * standardised(parts[1].scores(users))
     torch.testing.assert_close(old.scores(users), expected)
@@ -113,7 +113,7 @@ def test_held_out_pairs_are_a_part_that_repeats(log: Interactions) -> None:
 
 def test_with_all_of_the_share_a_part_ranks_as_it_does_alone(log: Interactions) -> None:
     alone = EASE(l2=400).fit_pairs(log)
-    model = BlendModel((alone, ALS(factors=4).fit_pairs(log)), (1.0, 0.0), log)
+    model = BlendModel((alone, ALS(factors=4).fit_pairs(log)), (1.0, 0.0), known=log)
     assert model.recommend(k=10)["item"].equals(alone.recommend(k=10)["item"])
 
 

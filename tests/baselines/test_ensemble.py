@@ -36,7 +36,7 @@ def test_the_value_is_the_ndcg_of_the_blends_lists(parts: tuple[Interactions, In
     rest, held = parts
     weights = (0.6, 0.3, -0.1)
     total = torch.einsum("p,puc->uc", torch.tensor(weights), lists.scores)
-    recs = BlendModel(tuple(models(rest)), weights, rest).recommend(k=K)
+    recs = BlendModel(tuple(models(rest)), weights, known=rest).recommend(k=K)
     wanted = {u: set(held.items[held.users == u].tolist()) for u in np.unique(held.users)}
     place = {name: n for n, name in enumerate(rest.user_ids.to_pylist())}
     item = {name: n for n, name in enumerate(rest.item_ids.to_pylist())}
@@ -54,7 +54,7 @@ def test_exposure_is_the_share_of_slots_over_the_share_of_pairs(
 ) -> None:
     rest, held = parts
     head = set(np.argsort(-rest.popularity, kind="stable")[: rest.n_items // 10].tolist())
-    recs = BlendModel(tuple(models(rest)), (1.0, 0.0, 0.0), rest).recommend(k=K).to_pylist()
+    recs = BlendModel(tuple(models(rest)), (1.0, 0.0, 0.0), known=rest).recommend(k=K).to_pylist()
     users = set(rest.user_ids.take(np.unique(held.users)).to_pylist())
     item = {name: n for n, name in enumerate(rest.item_ids.to_pylist())}
     shown = [item[row["item"]] in head for row in recs if row["user"] in users]
@@ -130,7 +130,7 @@ def test_a_part_that_counts_against_items_is_seen_to_lift_what_nobody_lists() ->
     rest, held = held_out_share(log, 0.2)
     parts = [ItemKNN(300, 0, "gram", item_exponent=0.3).fit_pairs(rest), Popular(log=True).fit_pairs(rest)]
     weights = (0.45, -0.55)
-    blend = BlendModel(tuple(parts), weights, rest)  # type: ignore[arg-type]
+    blend = BlendModel(tuple(parts), weights, known=rest)  # type: ignore[arg-type]
     seen = Evaluator(held, rest, np.zeros(rest.n_items, dtype=bool), (20,))
     whole = seen.evaluate([blend.scorer(0)])[0][20].mean("ndcg")
     values = []

@@ -14,7 +14,7 @@ def factors(value: float = 1.0) -> FactorModel:
     log = small_log()
     users = torch.ones(1, log.n_users, 3)
     users[0, 2] = value
-    return FactorModel(users, torch.full((1, log.n_items, 3), value), log, seeds=(0,))
+    return FactorModel(users, torch.full((1, log.n_items, 3), value), known=log, seeds=(0,))
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, 1e20])

@@ -298,7 +298,7 @@ def test_what_is_like_nothing_is_in_no_list_of_neighbours() -> None:
     log = corner_cases()
     items = torch.ones(1, log.n_items, 2)
     items[0, 1] = torch.nan
-    made = ranking_model.FactorModel(torch.ones(1, log.n_users, 2), items, log, seeds=(0,))
+    made = ranking_model.FactorModel(torch.ones(1, log.n_users, 2), items, known=log, seeds=(0,))
     first, other = (log.item_ids[n].as_py() for n in (0, 1))
     found = made.similar(first, log.n_items - 1)
     assert len(found) == log.n_items - 2

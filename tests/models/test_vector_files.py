@@ -156,7 +156,7 @@ def test_the_command_exports(tmp_path: Path) -> None:
 def test_a_blend_that_ends_with_one_part_of_vectors_is_exported_as_that_part(tmp_path: Path) -> None:
     made = model("string")
     part = made.having(user_vectors=made.user_vectors[:1], item_vectors=made.item_vectors[:1], seeds=(7,), best=0)
-    blend = BlendModel((part,), (0.7,), part.known, seeds=(7,), info={"method": "blend"})
+    blend = BlendModel((part,), (0.7,), known=part.known, seeds=(7,), info={"method": "blend"})
     assert blend.recommend(k=5)["item"].equals(part.recommend(k=5)["item"])
     blend.save(tmp_path / "blend")
     assert evenhand("export", tmp_path / "blend", "--to", "npz", "--out", tmp_path / "vectors.npz").code == 0
@@ -165,6 +165,6 @@ def test_a_blend_that_ends_with_one_part_of_vectors_is_exported_as_that_part(tmp
     card = (tmp_path / "blend" / "README.md").read_text(encoding="utf-8")
     assert "inner product of their two vectors" in card
     assert "1 models" not in card
-    two = BlendModel((part, part), (0.5, 0.5), part.known, seeds=part.seeds, info={"method": "blend"})
+    two = BlendModel((part, part), (0.5, 0.5), known=part.known, seeds=part.seeds, info={"method": "blend"})
     with pytest.raises(InputError, match="a model of blend has no vectors to export"):
         export(two, "npz", tmp_path / "two.npz")

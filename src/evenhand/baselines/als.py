@@ -85,7 +85,9 @@ class ALS(Baseline):
             for _ in range(self.iterations):
                 users = solved(*by_user, items, self.alpha, of_users, self.steps, users)
                 items = solved(*by_item, users, self.alpha, of_items, self.steps, items)
-        return FactorModel(users.float()[None], items.float()[None], train, seeds=(seed,), info=self.description())
+        return FactorModel(
+            users.float()[None], items.float()[None], known=train, seeds=(seed,), info=self.description()
+        )
 
     def work(self, train: Interactions) -> float:
         return 1.7e-9 * self.iterations * len(train) * self.factors * (1 + self.steps)

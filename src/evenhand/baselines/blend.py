@@ -134,7 +134,7 @@ class Blend(Baseline):
             return model.having(info={**model.info, "settled_on": lists.settled_on}), final
         info = final.info(self.label, dict(zip(self.names, shares, strict=True))) | {"settled_on": lists.settled_on}
         models = tuple(cast("Part", fits[n].model) for n in taken)
-        return BlendModel(models, counting, train, seeds=(seed,), info=info, fitted_to=train), final
+        return BlendModel(models, counting, known=train, seeds=(seed,), info=info, fitted_to=train), final
 
     def _with_shares(
         self, shares: Sequence[float], train: Interactions, seed: int, device: torch.device, run: RunOptions
@@ -145,7 +145,7 @@ class Blend(Baseline):
             if run.on_epoch:
                 run.on_epoch(done + 1, len(self.parts), {})
         info = self.info(self.label, dict(zip(self.names, shares, strict=True)))
-        return BlendModel(tuple(models), tuple(shares), train, seeds=(seed,), info=info, fitted_to=train)
+        return BlendModel(tuple(models), tuple(shares), known=train, seeds=(seed,), info=info, fitted_to=train)
 
     def info(self, label: str, settled: dict[str, float]) -> dict[str, Any]:
         """What the model says of itself: the parts with their shares, under the name that was asked for."""

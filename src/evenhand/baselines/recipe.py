@@ -117,7 +117,7 @@ class Recipe(Baseline):
         if again:
             return final.settle(train, None, seed, device, run)[0].having(info=info), final
         models = tuple(search.workshop.model(one) for one, _ in chosen)
-        return BlendModel(models, shares, train, seeds=(seed,), info=info, fitted_to=train), final
+        return BlendModel(models, shares, known=train, seeds=(seed,), info=info, fitted_to=train), final
 
     def explain(self, conditions: Any) -> str:
         seconds = self.budget or BUDGET[conditions.device.type]

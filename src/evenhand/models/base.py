@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -22,14 +22,16 @@ from evenhand.models.filters import Asked, usable_history, with_earlier, with_no
 from evenhand.models.id_lookup import known_positions, list_table, positions
 from evenhand.models.topk import TABLE_SLOT, Score, check_lists, top_by
 from evenhand.utils.errors import InputError
+from evenhand.utils.text import count
 
 if TYPE_CHECKING:
     from evenhand.models.factors import FactorModel
     from evenhand.models.new_items import NewItems
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Model(ABC):
-    """A fitted recommender. Subclasses are frozen dataclasses that hold the attributes named here.
+    """A fitted recommender.
 
     A new kind says how it scores (`scorer`), what it is made of (`tensors`), what is like an item (`most_similar`) and
     how it takes in other users (`with_users`); lists, fold-in, saving and export follow. `folder` knows all kinds.
@@ -38,22 +40,25 @@ class Model(ABC):
     known: Interactions
     """Train and validation pairs: the vocabulary of users and items, and what is not recommended again."""
     seeds: tuple[int, ...]
-    best: int
+    best: int = 0
     """Position of the replica that did best on validation: the one that recommends."""
-    info: Mapping[str, Any]
+    info: Mapping[str, Any] = field(default_factory=dict)
     """How it came to be: method, settings, protocol, data, versions. Plain JSON values."""
-    history: tuple[Mapping[str, Any], ...]
-    """One record an epoch."""
-    metrics: Mapping[str, Mapping[str, Any]]
+    history: tuple[Mapping[str, Any], ...] = ()
+    """One record an epoch: loss, diagnostics and metrics, each one value a replica."""
+    metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Results on test: {"10": {"ndcg": {"mean": …, "std": …, "values": […]}, …}, …}; empty without a test."""
-
-    titles: pa.Array | None
+    titles: pa.Array | None = None
     """string [n_items]: what people call the items, null where that is not known; None without any."""
-    seen: Interactions | None
-    """The pairs that scores are made of, where they are made of pairs: those of train."""
 
+    seen: ClassVar[Interactions | None] = None
+    """The pairs that scores are made of, where they are made of pairs: those of train."""
     likeness: ClassVar[str]
     """What the score of a similar item is."""
+
+    def __repr__(self) -> str:
+        method, known = self.info.get("method", self.kind), self.known
+        return f"{type(self).__name__}({method}: {count(known.n_users, 'user')} × {count(known.n_items, 'item')})"
 
     @property
     @abstractmethod
@@ -187,22 +192,28 @@ class Model(ABC):
         """The same with its tensors in main memory."""
         return self
 
+    def _of_users(self, history: Interactions, **changes: Any) -> Self:
+        """The same with these users, and with what else that changes."""
+        info = {**self.info, "folded_in": history.n_users}
+        return self.having(known=history, info=info, metrics={}, **changes)
+
     def for_requests(self) -> Self:
         """The same for a server: the recommending replica alone, laid out so that one user at a time is fast."""
         return self
 
     def having(self, **changes: Any) -> Self:
         """The same with other `info`, `metrics` or whatever else it holds."""
-        return replace(self, **changes)  # type: ignore[type-var]
+        return replace(self, **changes)
+
+    @property
+    def vectors(self) -> tuple[Tensor, Tensor]:
+        """Of users and items, all replicas."""
+        return self.as_vectors().vectors
 
     def as_vectors(self) -> FactorModel:
         """The same ranking as inner products of vectors, for systems that want those; refused where there is none."""
-        raise self.no_vectors()
-
-    def no_vectors(self) -> InputError:
-        """The error for whoever asks for vectors, where there are none."""
         method = str(self.info.get("method", "this kind")).partition(":")[0]
-        return InputError(
+        raise InputError(
             f"a model of {method} has no vectors to export; write its lists with `evenhand recommend --out`, "
             "or train als or another method that has vectors."
         )

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
-import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -22,7 +21,6 @@ from evenhand.models.base import Model
 from evenhand.models.factors import FactorModel
 from evenhand.models.item_weights import ItemWeightModel
 from evenhand.models.topk import Score
-from evenhand.utils.text import count
 
 if TYPE_CHECKING:
     from evenhand.models.new_items import NewItems
@@ -71,29 +69,19 @@ def scaled(scores: Tensor, known: Interactions, users: np.ndarray, scale: Scale)
     return scaled_to_best(scores, (row, item.long()))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BlendModel(Model):
     """The models of a blend with their weights; all of them know the same users and items."""
 
     parts: tuple[Part, ...]
     weights: tuple[float, ...]
-    known: Interactions
-    seeds: tuple[int, ...] = (0,)
-    info: Mapping[str, Any] = field(default_factory=dict)
-    metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    history: tuple[Mapping[str, Any], ...] = ()
-    best: int = 0
     scale: Scale = "best"
     fitted_to: Interactions | None = None
     """The pairs that the parts were fitted to, where `known` has more: what a user had then sets the scale."""
-    titles: pa.Array | None = None
+    seeds: tuple[int, ...] = field(default=(0,), kw_only=True)
 
     kind: ClassVar[str] = "blend"
     likeness: ClassVar[str] = "score"
-
-    def __repr__(self) -> str:
-        method = self.info.get("method", self.kind)
-        return f"BlendModel({method}: {count(self.known.n_users, 'user')} × {count(self.known.n_items, 'item')})"
 
     @property
     def explained(self) -> str:
@@ -110,7 +98,7 @@ class BlendModel(Model):
         """One part alone ranks as its vectors do: a positive weight and a user's own scale change no order."""
         (part, weight), *more = zip(self.parts, self.weights, strict=True)
         if more or weight <= 0 or not isinstance(part, FactorModel):
-            raise self.no_vectors()
+            return super().as_vectors()
         return part
 
     @property
@@ -159,14 +147,7 @@ class BlendModel(Model):
         return self.parts[0].most_similar(place, k, self.parts[0].best)
 
     def with_users(self, history: Interactions) -> Self:
-        return replace(
-            self,
-            parts=tuple(part.with_users(history) for part in self.parts),
-            known=history,
-            fitted_to=None,
-            info={**self.info, "folded_in": history.n_users},
-            metrics={},
-        )
+        return self._of_users(history, parts=tuple(part.with_users(history) for part in self.parts), fitted_to=None)
 
     def with_items(self, added: NewItems) -> Self:
         return replace(

@@ -6,21 +6,19 @@ folder (see `evenhand.models.folder`) in which nothing is ever unpickled.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
-import pyarrow as pa
 import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.models.base import Model
 from evenhand.models.topk import Score, by_product, top_items
-from evenhand.utils.text import count
 
 if TYPE_CHECKING:
     from evenhand.models.new_items import NewItems
@@ -33,7 +31,7 @@ Factors = tuple[Tensor, Tensor]
 """A matrix as `torch.linalg.lu_factor` gives it: triangular factors and pivots."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FactorModel(Model):
     """Scores are inner products: s_r(u, i) = user_vectors[r, u] · item_vectors[r, i]."""
 
@@ -41,30 +39,15 @@ class FactorModel(Model):
     """float32 [R, n_users, d]"""
     item_vectors: Tensor
     """float32 [R, n_items, d]"""
-    known: Interactions
-    """Train and validation pairs: the vocabulary of users and items, and what is not recommended again."""
-    seeds: tuple[int, ...]
-    best: int = 0
-    """Position of the replica that did best on validation: the one that recommends."""
-    info: Mapping[str, Any] = field(default_factory=dict)
-    """How it came to be: method, settings, protocol, data, versions. Plain JSON values."""
-    history: tuple[Mapping[str, Any], ...] = ()
-    """One record an epoch: loss, diagnostics and metrics, each one value a replica."""
-    metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Results on test: {"10": {"ndcg": {"mean": …, "std": …, "values": […]}, …}, …}; empty without a test."""
     tables: tuple[Tensor, Tensor] | None = None
     """The learned user and item tables, where the vectors are made from them (LightGCN); else None."""
-    titles: pa.Array | None = None
 
-    seen: ClassVar[None] = None  # type: ignore[misc]
+    kind: ClassVar[str] = "vectors"
     likeness: ClassVar[str] = "cosine"
 
     def __repr__(self) -> str:
-        method = self.info.get("method", "vectors")
-        return (
-            f"FactorModel({method}: {count(self.known.n_users, 'user')} × {count(self.known.n_items, 'item')}, "
-            f"d = {self.user_vectors.shape[-1]}, seeds {', '.join(map(str, self.seeds))})"
-        )
+        seeds = ", ".join(map(str, self.seeds))
+        return f"{super().__repr__()[:-1]}, d = {self.user_vectors.shape[-1]}, seeds {seeds})"
 
     @property
     def vectors(self) -> tuple[Tensor, Tensor]:
@@ -72,10 +55,6 @@ class FactorModel(Model):
 
     def as_vectors(self) -> FactorModel:
         return self
-
-    @property
-    def kind(self) -> str:
-        return "vectors"
 
     @property
     def explained(self) -> str:
@@ -138,13 +117,8 @@ class FactorModel(Model):
 
     def with_users(self, history: Interactions) -> Self:
         """The vectors of these users are solved for from what they interacted with."""
-        return replace(
-            self,
-            user_vectors=user_vectors(self.item_vectors, history, self._systems),
-            known=history,
-            info={**self.info, "folded_in": history.n_users},
-            metrics={},
-            tables=None,
+        return self._of_users(
+            history, user_vectors=user_vectors(self.item_vectors, history, self._systems), tables=None
         )
 
     def with_items(self, added: NewItems) -> Self:

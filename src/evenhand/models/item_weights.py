@@ -9,10 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
-import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -22,7 +21,6 @@ from evenhand.data.recency import recency_counts
 from evenhand.models.base import Model
 from evenhand.models.topk import Score, top_by
 from evenhand.utils.errors import InputError
-from evenhand.utils.text import count
 
 if TYPE_CHECKING:
     from evenhand.models.new_items import NewItems
@@ -208,7 +206,7 @@ class CountTable(ItemTable):
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ItemWeightModel(Model):
     """Scores are sums over what the user interacted with: s(u, j) = Σ_{i seen by u} c(u, i)·table[i, j].
 
@@ -216,24 +214,14 @@ class ItemWeightModel(Model):
     """
 
     table: ItemTable
-    known: Interactions
-    seen: Interactions
+    seen: Interactions = field(kw_only=True)  # type: ignore[misc]
     """The pairs that scores are made of: those of train, as it was evaluated without the later ones."""
-    seeds: tuple[int, ...] = (0,)
+    seeds: tuple[int, ...] = field(default=(0,), kw_only=True)
     """One: the outcome does not depend on it."""
-    info: Mapping[str, Any] = field(default_factory=dict)
-    metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    history: tuple[Mapping[str, Any], ...] = ()
-    best: int = 0
-    titles: pa.Array | None = None
     recency: float = 0.0
     """How fast what a user had earlier loses weight; without timestamps all of it counts the same."""
 
     likeness: ClassVar[str] = "weight"
-
-    def __repr__(self) -> str:
-        method = self.info.get("method", self.kind)
-        return f"ItemWeightModel({method}: {count(self.known.n_users, 'user')} × {count(self.known.n_items, 'item')})"
 
     @property
     def kind(self) -> str:
@@ -242,11 +230,6 @@ class ItemWeightModel(Model):
     @property
     def explained(self) -> str:
         return self.table.explained
-
-    @property
-    def vectors(self) -> tuple[Tensor, Tensor]:
-        """There are none."""
-        raise self.no_vectors()
 
     @cached_property
     def _counts(self) -> np.ndarray | None:
@@ -281,8 +264,7 @@ class ItemWeightModel(Model):
         return items[0][found], scores[0][found]
 
     def with_users(self, history: Interactions) -> Self:
-        info = {**self.info, "folded_in": history.n_users}
-        return replace(self, known=history, seen=history, info=info, metrics={})
+        return self._of_users(history, seen=history)
 
     def with_items(self, added: NewItems) -> Self:
         table = added.table(self.table, self.scorer(self.best))
