@@ -25,7 +25,7 @@ from evenhand.data.csr import gather_rows, slices_within
 from evenhand.data.interactions import Interactions
 from evenhand.experiments.verdict import verdict
 from evenhand.methods import BASELINES, parse
-from evenhand.models.topk import Recommender
+from evenhand.models.base import Model
 from evenhand.paper.mse import with_mse
 from evenhand.testing import corner_cases
 from evenhand.utils import memory, working_time
@@ -214,7 +214,7 @@ def test_every_baseline_keeps_the_promises(baseline: Baseline, monkeypatch: pyte
         monkeypatch.setattr(recipe, "clock", itertools.count(0, 0.02).__next__)  # what fits a budget, on any machine
         monkeypatch.setattr(working_time, "time", SimpleNamespace(monotonic=lambda: 0.0))
         fitted = baseline.fit_pairs(log)
-        assert isinstance(fitted, Recommender)
+        assert isinstance(fitted, Model)
         everyone = np.arange(log.n_users)
         whole = fitted.scores(everyone)
         assert whole.shape == (log.n_users, log.n_items)
@@ -235,7 +235,7 @@ def test_every_baseline_keeps_the_promises(baseline: Baseline, monkeypatch: pyte
 def test_a_model_is_a_recommender_too() -> None:
     log = small_log()
     model = eh.ALS(factors=4, iterations=1).fit_pairs(log)
-    assert isinstance(model, Recommender)
+    assert isinstance(model, Model)
     expected = model.user_vectors[0, [3, 1]] @ model.item_vectors[0].T
     assert torch.equal(model.scores(np.array([3, 1])), expected)
 

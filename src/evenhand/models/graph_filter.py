@@ -18,7 +18,7 @@ from torch import Tensor
 
 from evenhand.data.csr import gather_rows
 from evenhand.data.interactions import Interactions
-from evenhand.models.item_weights import ItemTable
+from evenhand.models.item_weights import ItemTable, is_csr, summed_rows
 
 LARGEST_EXPONENT = 10
 
@@ -53,17 +53,8 @@ class GraphFilter(ItemTable):
     def scores(self, seen: Interactions, users: np.ndarray, counts: np.ndarray | None = None) -> Tensor:
         found = self._linear(seen, users, counts)
         if len(self.gains):
-            _, pairs = gather_rows(seen.indptr, np.arange(len(seen)), users)
-            items, amounts = seen.items[pairs].astype(np.int64), None
-            if counts is not None:
-                amounts = torch.from_numpy(counts[pairs]).to(found.device)
-            lengths = seen.activity[users]
-            offsets = torch.from_numpy(np.cumsum(lengths) - lengths).to(found.device)
             into, out = self._spectral
-            smooth = torch.nn.functional.embedding_bag(
-                torch.from_numpy(items).to(found.device), into, offsets, mode="sum", per_sample_weights=amounts
-            )
-            found.addmm_(smooth, out.T)
+            found.addmm_(summed_rows(into, seen, users, counts), out.T)
         return found
 
     def _linear(self, seen: Interactions, users: np.ndarray, counts: np.ndarray | None = None) -> Tensor:
@@ -149,11 +140,7 @@ class GraphFilter(ItemTable):
             and self.vectors.ndim == 2
             and len(self.vectors) == n_items
             and self.indptr.ndim == 1
-            and len(self.indptr) > 0
-            and self.indptr[0] == 0
-            and bool((np.diff(self.indptr) >= 0).all())
-            and self.items.shape == (self.indptr[-1],)
-            and bool(((self.items >= 0) & (self.items < n_items)).all())
+            and is_csr(self.indptr, self.items, len(self.indptr) - 1, n_items)
             and all(
                 type(x) is float and abs(x) <= LARGEST_EXPONENT for x in (self.linear_exponent, self.spectral_exponent)
             )

@@ -60,6 +60,36 @@ class ItemTable(ABC):
         """Whether it is complete and has `n_items` items."""
 
 
+def summed_rows(
+    rows: Tensor, seen: Interactions, users: np.ndarray, counts: np.ndarray | None, places: np.ndarray | None = None
+) -> Tensor:
+    """[n, d]: the sum of the `rows` of what each user interacted with, by what the pairs count.
+
+    `places` says where each item stands in `rows`, -1 where it does not; None is all in their order.
+    """
+    whose, pair = gather_rows(seen.indptr, np.arange(len(seen)), users)
+    item = seen.items[pair].astype(np.int64)
+    if places is not None:
+        item = places[item]
+        whose, pair, item = whose[item >= 0], pair[item >= 0], item[item >= 0]
+    lengths = np.bincount(whose, minlength=len(users))
+    chosen, offsets = (torch.from_numpy(one).to(rows.device) for one in (item, np.cumsum(lengths) - lengths))
+    amounts = None if counts is None else torch.from_numpy(counts[pair]).to(rows.device)
+    return torch.nn.functional.embedding_bag(chosen, rows, offsets, mode="sum", per_sample_weights=amounts)
+
+
+def is_csr(indptr: np.ndarray, columns: np.ndarray, n_rows: int, n_columns: int) -> bool:
+    """Whether these can be the rows of a sparse matrix."""
+    return (
+        indptr.shape == (n_rows + 1,)
+        and n_rows >= 0
+        and indptr[0] == 0
+        and bool((np.diff(indptr) >= 0).all())
+        and columns.shape == (indptr[-1],)
+        and bool(((columns >= 0) & (columns < n_columns)).all())
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class DenseTable(ItemTable):
     """A weight for every pair of items, or of some items; the others have none."""
@@ -75,20 +105,9 @@ class DenseTable(ItemTable):
     )
 
     def scores(self, seen: Interactions, users: np.ndarray, counts: np.ndarray | None = None) -> Tensor:
-        where = self.weights.device
-        whose, pair = gather_rows(seen.indptr, np.arange(len(seen)), users)
-        item = seen.items[pair].astype(np.int64)
-        if self.items is not None:
-            item = self._places(seen.n_items)[item]
-            whose, pair, item = whose[item >= 0], pair[item >= 0], item[item >= 0]
-        lengths = np.bincount(whose, minlength=len(users))
-        offsets = torch.from_numpy(np.cumsum(lengths) - lengths)
-        amounts = None if counts is None else torch.from_numpy(counts[pair]).to(where)
-        sums = torch.nn.functional.embedding_bag(
-            torch.from_numpy(item).to(where), self.weights, offsets.to(where), mode="sum", per_sample_weights=amounts
-        )
         if self.items is None:
-            return sums
+            return summed_rows(self.weights, seen, users, counts)
+        sums = summed_rows(self.weights, seen, users, counts, self._places(seen.n_items))
         return sums.new_zeros(len(users), seen.n_items).index_copy_(1, self.items, sums)
 
     def _places(self, n_items: int) -> np.ndarray:
@@ -165,11 +184,8 @@ class SparseTable(ItemTable):
     def fits(self, n_items: int) -> bool:
         return (
             (self.indptr.dtype, self.items.dtype, self.weights.dtype) == (np.int64, np.int32, np.float32)
-            and self.indptr.shape == (n_items + 1,)
-            and self.indptr[0] == 0
-            and bool((np.diff(self.indptr) >= 0).all())
-            and self.items.shape == self.weights.shape == (self.indptr[-1],)
-            and bool(((self.items >= 0) & (self.items < n_items)).all())
+            and is_csr(self.indptr, self.items, n_items, n_items)
+            and self.weights.shape == self.items.shape
         )
 
 

@@ -26,7 +26,7 @@ from evenhand.data.reading.columns import source_label
 from evenhand.models.graph_filter import GraphFilter
 from evenhand.models.id_lookup import carried_titles, positions
 from evenhand.models.item_features import features, read_attributes
-from evenhand.models.item_weights import CountTable, DenseTable, ItemTable, SparseTable
+from evenhand.models.item_weights import CountTable, DenseTable, ItemTable, SparseTable, is_csr
 from evenhand.models.topk import Score
 from evenhand.utils.errors import InputError
 
@@ -313,11 +313,8 @@ class MixedTable(ItemTable):
             and self.inner.fits(len(self.places))
             and all(bool((one.diff() > 0).all()) for one in (self.places, self.items))
             and np.array_equal(np.union1d(self.places.numpy(), self.items.numpy()), np.arange(n_items))
-            and self.indptr.shape == (len(self.places) + 1,)
-            and int(self.indptr[0]) == 0
-            and bool((self.indptr.diff() >= 0).all())
-            and self.columns.shape == self.values.shape == (int(self.indptr[-1]),)
-            and bool(((self.columns >= 0) & (self.columns < len(self.right))).all())
+            and is_csr(self.indptr.numpy(), self.columns.numpy(), len(self.places), len(self.right))
+            and self.values.shape == self.columns.shape
         )
 
 

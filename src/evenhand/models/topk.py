@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -37,15 +37,10 @@ than the lists themselves."""
 
 Score = Callable[[np.ndarray], Tensor]
 """Users by index → a new tensor [n, n_items], which the caller may write to."""
-
-
-@runtime_checkable
-class Recommender(Protocol):
-    """Scores users by index; a caller asks for as many at a time as fit into memory."""
-
-    def scores(self, users: np.ndarray) -> Tensor:
-        """[n, n_items]: a new tensor, which the caller may write to."""
-        ...
+_Rules = tuple[Interactions | None, Tensor | None]
+"""Pairs that are left out, and bool [n_items]: what may be recommended."""
+_Lists = tuple[np.ndarray, np.ndarray]
+"""Items and scores [n, k] of a chunk, to be filled."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +98,7 @@ def top_by(
         try:
             if room is None:
                 room = _room(score, len(chunk), n_items)
-            _fill(score, room, kernel, chunk, exclude, only, *part)
+            _fill(score, room, kernel, chunk, (exclude, only), part)
         except (MemoryError, RuntimeError) as problem:
             if len(chunk) == 1 or not is_shortage(problem):
                 raise
@@ -127,24 +122,15 @@ def top_items(
     return top_by(score, len(item_vectors), users, k, exclude=exclude, only=only)
 
 
-def _fill(
-    score: Score,
-    room: Tensor | None,
-    kernel: Any,
-    users: np.ndarray,
-    exclude: Interactions | None,
-    only: Tensor | None,
-    found: np.ndarray,
-    values: np.ndarray,
-) -> None:
+def _fill(score: Score, room: Tensor | None, kernel: Any, users: np.ndarray, rules: _Rules, lists: _Lists) -> None:
     """The lists of one chunk; its scores are let go of when this returns."""
     scores = score(users) if room is None else score(users, room[: len(users)])  # type: ignore[call-arg]
     # Counts come in float64, for which the selection would be compiled once more.
     worth = scores.dtype == torch.float32 or scores.numel() >= _WORTH_SHARING
     if kernel is not None and scores.device.type == "cpu" and worth:
-        _select(kernel, scores, users, exclude, only, found, values)
+        _select(kernel, scores, users, rules, lists)
     else:
-        _top_masked(scores, users, exclude, only, found, values)
+        _top_masked(scores, users, rules, lists)
 
 
 def _rows_at_once(score: Score, n_items: int) -> int:
@@ -182,25 +168,18 @@ def _kernel() -> Any:
     return select
 
 
-def _select(
-    kernel: Any,
-    scores: Tensor,
-    users: np.ndarray,
-    exclude: Interactions | None,
-    only: Tensor | None,
-    found: np.ndarray,
-    values: np.ndarray,
-) -> None:
+def _select(kernel: Any, scores: Tensor, users: np.ndarray, rules: _Rules, lists: _Lists) -> None:
     """The compiled way, with the rows shared out among threads: a row's list depends on that row alone."""
-    indptr, own = (np.zeros(2, np.int64), np.empty(0, np.int32))
-    if exclude is not None:
-        indptr, own = exclude.indptr, exclude.items
+    exclude, only = rules
+    indptr, own = (
+        (exclude.indptr, exclude.items) if exclude is not None else (np.zeros(2, np.int64), np.empty(0, np.int32))
+    )
     allowed = np.empty(0, dtype=bool) if only is None else only.cpu().numpy()
     rows = scores.detach().contiguous().numpy()
     whose = np.ascontiguousarray(users, dtype=np.int64)
 
     def work(first: int, last: int) -> None:
-        kernel(rows, whose, indptr, own, allowed, found, values, first, last)
+        kernel(rows, whose, indptr, own, allowed, *lists, first, last)
 
     if scores.numel() < _WORTH_SHARING:
         work(0, len(users))
@@ -210,15 +189,9 @@ def _select(
     by_threads(work, len(users))
 
 
-def _top_masked(
-    scores: Tensor,
-    users: np.ndarray,
-    exclude: Interactions | None,
-    only: Tensor | None,
-    found: np.ndarray,
-    values: np.ndarray,
-) -> None:
+def _top_masked(scores: Tensor, users: np.ndarray, rules: _Rules, lists: _Lists) -> None:
     """The way in torch, on any device."""
+    (exclude, only), (found, values) = rules, lists
     if exclude is not None:
         scores[_pairs_of(exclude, users, scores.device)] = -torch.inf
     if only is not None:
