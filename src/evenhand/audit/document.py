@@ -12,25 +12,14 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from evenhand.audit.gates import GateResult
-from evenhand.audit.result import (
-    Audit,
-    Change,
-    Confusion,
-    Contrast,
-    Estimate,
-    Example,
-    Exposure,
-    Finding,
-    Shown,
-    SliceRow,
-    SystemRow,
-)
+from evenhand.audit.result import Audit, Estimate
 from evenhand.utils.atomic import atomic_file
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import json_text, one_line, visible
@@ -70,54 +59,18 @@ def from_json(document: Mapping[str, Any]) -> Audit:
     if document.get("evenhand_audit") != FORMAT:
         raise InputError("this is not the JSON of an audit; write one with `evenhand audit --save`.")
     try:
-        found = _audit(document)
-        if not _fits(found, Audit):
-            raise TypeError("a value of the wrong type")
+        rows = [
+            {
+                "name": row["name"],
+                "k": row["k"],
+                "metrics": {name: _value(m) for name, m in row["metrics"].items() if m is not None},
+            }
+            for row in document["rows"]
+        ]
+        found: Audit = _built({one.name: document[one.name] for one in fields(Audit)} | {"rows": rows}, Audit)
     except (KeyError, TypeError, AttributeError, ValueError) as problem:
         raise InputError(f"the JSON of the audit is not whole ({one_line(problem)}); write it again.") from None
     return found
-
-
-def _audit(document: Mapping[str, Any]) -> Audit:
-    return Audit(
-        systems=tuple(document["systems"]),
-        ks=tuple(document["ks"]),
-        k=document["k"],
-        data=document["data"],
-        notes=tuple(document["notes"]),
-        findings=tuple(Finding(**one) for one in document["findings"]),
-        rows=tuple(
-            SystemRow(
-                row["name"],
-                row["k"],
-                {
-                    name: Estimate(_number(found["mean"]), found["low"], found["high"])
-                    for name, found in row["metrics"].items()
-                    if found is not None
-                },
-            )
-            for row in document["rows"]
-        ),
-        contrasts=tuple(
-            Contrast(**one | {"difference": _estimate(one["difference"]), "p": _number(one["p"])})
-            for one in document["contrasts"]
-        ),
-        slices=tuple(
-            SliceRow(**one | {"metrics": {name: _estimate(e) for name, e in one["metrics"].items()}})
-            for one in document["slices"]
-        ),
-        demand={name: tuple(shares) for name, shares in document["demand"].items()},
-        exposure=tuple(
-            Exposure(one["name"], one["k"], tuple(one["share"]), tuple(tuple(point) for point in one["lorenz"]))
-            for one in document["exposure"]
-        ),
-        confusion=tuple(Confusion(**one) for one in document["confusion"]),
-        examples=tuple(_example(one) for one in document["examples"]),
-        changes=tuple(
-            Change(**one | {"before": _estimate(one["before"]), "after": _estimate(one["after"])})
-            for one in document["changes"]
-        ),
-    )
 
 
 def read_audit(path: Path) -> Audit:
@@ -133,57 +86,45 @@ def read_audit(path: Path) -> Audit:
     return from_json(document)
 
 
-def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value, with all that is in it, is of the type that its dataclass states.
+def _built(value: Any, kind: Any) -> Any:
+    """A value out of JSON, with all that is in it, as the type that a dataclass states; null as a number is NaN.
 
-    >>> _fits(Estimate(0.5, None, None), Estimate), _fits(Estimate("0.5", None, None), Estimate)
-    (True, False)
+    >>> _built({"value": 0.5, "low": None, "high": None}, Estimate)
+    Estimate(value=0.5, low=None, high=None)
     """
     origin, inside = get_origin(kind), get_args(kind)
     if kind is Any:
-        return True
-    if origin is UnionType:
-        return any(_fits(value, one) for one in inside)
-    if origin is tuple:
+        return value
+    if origin is UnionType:  # with None
+        return None if value is None else _built(value, inside[0])
+    if origin is tuple and isinstance(value, list):
         kinds = inside[:1] * len(value) if inside[-1] is Ellipsis else inside
-        return len(kinds) == len(value) and all(map(_fits, value, kinds))
-    if origin is Mapping:
-        return isinstance(value, Mapping) and all(_fits(one, inside[1]) for one in value.values())
-    if is_dataclass(kind):
-        hints = get_type_hints(kind)
-        return all(_fits(getattr(value, one.name), hints[one.name]) for one in fields(kind))
-    if kind in (int, float):
-        allowed = (int, float) if kind is float else int
-        # In JSON a whole number may have any number of digits; as a float it may not.
-        return isinstance(value, allowed) and not isinstance(value, bool) and not abs(value) > sys.float_info.max
-    return isinstance(value, kind)
+        return tuple(_built(one, of) for one, of in zip(value, kinds, strict=True))
+    if origin is Mapping and isinstance(value, Mapping):
+        return {name: _built(one, inside[1]) for name, one in value.items()}
+    if is_dataclass(kind) and isinstance(value, Mapping):
+        hints = _hints(kind)
+        return kind(**{name: _built(one, hints[name]) for name, one in value.items()})
+    if kind is float and value is None:
+        return math.nan
+    allowed = (int, float) if kind is float else kind
+    fits = origin is None and isinstance(value, allowed) and isinstance(value, bool) == (kind is bool)
+    # In JSON a whole number may have any number of digits; as a float it may not.
+    if not fits or (kind in (int, float) and abs(value) > sys.float_info.max):
+        raise TypeError("a value of the wrong type")
+    return value
+
+
+_hints = cache(get_type_hints)
 
 
 def _metric(found: Estimate) -> dict[str, Any]:
-    return {
-        "mean": found.value,
-        "std": None,
-        "values": [found.value],
-        "low": found.low,
-        "high": found.high,
-    }
+    """As in `compare` and `evaluate`."""
+    return {"mean": found.value, "std": None, "values": [found.value], "low": found.low, "high": found.high}
 
 
-def _estimate(found: Mapping[str, Any]) -> Estimate:
-    return Estimate(_number(found["value"]), found["low"], found["high"])
-
-
-def _example(one: Mapping[str, Any]) -> Example:
-    def shown(items: list[dict[str, Any]]) -> tuple[Shown, ...]:
-        return tuple(Shown(**item) for item in items)
-
-    lists = {name: shown(items) for name, items in one["lists"].items()}
-    sizes = {name: one.get(name) for name in ("n_history", "n_wanted")}
-    return Example(one["user"], one["why"], shown(one["history"]), shown(one["wanted"]), lists, **sizes)
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value
+def _value(metric: Mapping[str, Any]) -> dict[str, Any]:
+    return {"value": metric["mean"], "low": metric["low"], "high": metric["high"]}
 
 
 def _plain(value: Any) -> Any:

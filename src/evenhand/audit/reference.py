@@ -94,9 +94,10 @@ def _split(train: Any, validation: Any, test: Any, reading: Mapping[str, Any]) -
         notes = [f"train: {note}" for note in past.notes]
         notes.append("Without a test part only exposure is measured: nobody knows what users wanted.")
         if between is None:
-            return Split(past, None, _nothing(past), "train only"), notes
+            return Split(past, None, past.take(np.zeros(len(past), dtype=bool)), "train only"), notes
         split = given_split(past, between)  # as test for now, for the shared vocabulary
-        return Split(split.train, split.test, _nothing(split.train), "train and validation"), notes
+        nothing = split.train.take(np.zeros(len(split.train), dtype=bool))
+        return Split(split.train, split.test, nothing, "train and validation"), notes
     wanted = read("test", test)
     assert wanted is not None
     split = given_split(past, wanted, validation_part=between)
@@ -131,12 +132,3 @@ def _taste(known: Interactions, hot: np.ndarray) -> np.ndarray:
         n_hot = np.bincount(part.users, hot[part.items], minlength=stop - start)
         np.divide(n_hot, part.activity, out=taste[start:stop], where=part.activity > 0)
     return taste
-
-
-def _nothing(like: Interactions) -> Interactions:
-    return Interactions(
-        user_ids=like.user_ids,
-        item_ids=like.item_ids,
-        indptr=np.zeros(like.n_users + 1, dtype=np.int64),
-        items=np.zeros(0, dtype=np.int32),
-    )

@@ -26,11 +26,7 @@ class Slices:
     def __init__(self, reference: Reference, systems: Mapping[str, Lists], k: int, attributes: Attributes) -> None:
         self.reference, self.systems, self.k = reference, tuple(systems), k
         self.audience = audience_of(reference, systems)
-        self.of_users = [
-            by_activity(reference, self.audience),
-            by_taste(reference, self.audience),
-            *attributes.users,
-        ]
+        self.of_users = [by_activity(reference, self.audience), by_taste(reference, self.audience), *attributes.users]
         self.of_items = [by_popularity(reference), *attributes.items]
         self.metrics = [name for name in SLICED if reference.has_test or not METRICS[name].needs_test]
         self.moments = {
@@ -72,50 +68,32 @@ class Slices:
             row += np.bincount(part[here], column[here], minlength=len(row))
 
     def rows(self, draws: Draws) -> tuple[SliceRow, ...]:
-        users = [
+        sides = (("items", self.of_items, None), ("users", self.of_users, self.audience))
+        return tuple(
             SliceRow(
-                division.by,
-                "users",
-                label,
-                int(size),
-                system,
-                self.k,
-                {metric: self._of_users(division, system, metric, part) for metric in self.metrics},
+                division.by, of, label, int(size), system, self.k, self._metrics(draws, of, division, system, part)
             )
-            for division in self.of_users
+            for of, divisions, among in sides
+            for division in divisions
             for system in self.systems
-            for part, (label, size) in enumerate(zip(division.labels, division.sizes(self.audience), strict=True))
+            for part, (label, size) in enumerate(zip(division.labels, division.sizes(among), strict=True))
             if size
-        ]
-        items = [
-            SliceRow(
-                division.by,
-                "items",
-                label,
-                int(size),
-                system,
-                self.k,
-                self._of_items(draws, division, system, part),
-            )
-            for division in self.of_items
-            for system in self.systems
-            for part, (label, size) in enumerate(zip(division.labels, division.sizes(), strict=True))
-            if size
-        ]
-        return (*items, *users)
+        )
+
+    def _metrics(self, draws: Draws, of: str, division: Division, system: str, part: int) -> dict[str, Estimate]:
+        if of == "items":
+            return self._of_items(draws, division, system, part)
+        return {metric: self._of_users(division, system, metric, part) for metric in self.metrics}
 
     def _of_users(self, division: Division, system: str, metric: str, part: int) -> Estimate:
         measured = ratio(*self.moments[division.by, system, metric][:, part].tolist())
         if metric == "popularity_lift":
-            measured = Measured(measured.value - 1.0, measured.error, measured.users)
+            measured = replace(measured, value=measured.value - 1.0)
         return measured.estimate(METRICS[metric].low, METRICS[metric].high)
 
     def _of_items(self, draws: Draws, division: Division, system: str, part: int) -> dict[str, Estimate]:
-        demand, slots, hits = (
-            (division.by, "demand"),
-            (division.by, system, "slots"),
-            (division.by, system, "hits"),
-        )
+        demand = (division.by, "demand")
+        slots, hits = ((division.by, system, name) for name in ("slots", "hits"))
         formulas: dict[str, Callable[[Get], Any]] = {
             "share_of_slots": lambda get: get(slots)[..., part] / get(slots).sum(axis=-1),
             "share_of_demand": lambda get: get(demand)[..., part] / get(demand).sum(axis=-1),

@@ -76,11 +76,6 @@ class Swept:
     """system → how often its lists were not what one expects."""
 
 
-def mean_metrics(has_test: bool) -> list[str]:
-    """The metrics that are means over users."""
-    return [m for m in available(has_test) if METRICS[m].of_user is not None or METRICS[m].rate is not None]
-
-
 def sweep(
     reference: Reference,
     systems: Mapping[str, Lists],
@@ -89,15 +84,14 @@ def sweep(
     progress: Progress | None = None,
     *,
     more_sums: Sequence[np.ndarray] = (),
-    world: World | None = None,
 ) -> Swept:
     """Every user who has a list or a test item, in blocks of consecutive users, which ranks share out.
 
     `more_sums` are those that watchers add to, block by block.
     """
-    world = world or World.current()
+    world = World.current()
     names, most = tuple(systems), max(ks)
-    metrics = mean_metrics(reference.has_test)
+    metrics = [m for m in available(reference.has_test) if METRICS[m].of_user or METRICS[m].rate]
     swept = Swept(
         names,
         tuple(ks),
