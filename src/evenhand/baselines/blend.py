@@ -116,11 +116,7 @@ class Blend(Baseline):
             return self._with_shares(self.shares, train, seed, device, run), self
         again = held is None or not len(held)
         rest, held = held_out_share(train, HELD_OUT) if held is None or again else (train, held)
-        fits, kept = [], Workshop(run.checkpoints, rest, held, seed)
-        for done, part in enumerate(self.parts):
-            fits.append(kept.fitted(part, partial(fit_part, part, rest, held, seed, device)))
-            if run.on_epoch:
-                run.on_epoch(done + 1, len(self.parts), {})
+        fits = self._fitted(rest, held, seed, device, run)
         signed = [part.name in SIGNED for part in self.parts]
         lists = Shortlists.of([cast("Part", fit.model) for fit in fits], rest, held, signed)
         shares, _ = found_weights(lists, signed)
@@ -139,13 +135,20 @@ class Blend(Baseline):
     def _with_shares(
         self, shares: Sequence[float], train: Interactions, seed: int, device: torch.device, run: RunOptions
     ) -> BlendModel:
-        models, kept = [], Workshop(run.checkpoints, train, train.take(np.zeros(len(train), dtype=bool)), seed)
-        for done, part in enumerate(self.parts):
-            models.append(cast("Part", kept.fitted(part, partial(fit_part, part, train, None, seed, device)).model))
-            if run.on_epoch:
-                run.on_epoch(done + 1, len(self.parts), {})
+        models = tuple(cast("Part", fit.model) for fit in self._fitted(train, None, seed, device, run))
         info = self.info(self.label, dict(zip(self.names, shares, strict=True)))
-        return BlendModel(tuple(models), tuple(shares), known=train, seeds=(seed,), info=info, fitted_to=train)
+        return BlendModel(models, tuple(shares), known=train, seeds=(seed,), info=info, fitted_to=train)
+
+    def _fitted(
+        self, pairs: Interactions, held: Interactions | None, seed: int, device: torch.device, run: RunOptions
+    ) -> list[Fit]:
+        """Every part; what an earlier run finished is read again."""
+        fits, kept = [], Workshop(run.checkpoints, pairs, _none_of(pairs) if held is None else held, seed)
+        for part in self.parts:
+            fits.append(kept.fitted(part, partial(fit_part, part, pairs, held, seed, device)))
+            if run.on_epoch:
+                run.on_epoch(len(fits), len(self.parts), {})
+        return fits
 
     def info(self, label: str, settled: dict[str, float]) -> dict[str, Any]:
         """What the model says of itself: the parts with their shares, under the name that was asked for."""
@@ -161,13 +164,16 @@ def fit_part(
     checkpoints: Path | None = None,
 ) -> Fit:
     """One part, fitted; what is trained stops on `held`, and goes on from its checkpoints."""
-    nothing = pairs.take(np.zeros(len(pairs), dtype=bool))
-    split = Split(pairs, held if part.side_by_side else None, nothing, "a part of a blend", ())
+    split = Split(pairs, held if part.side_by_side else None, _none_of(pairs), "a part of a blend", ())
     with subtask(part.label) as on_epoch:
         return part.fit(
             split, seeds=(seed,), k=1, device=device, on_epoch=on_epoch,
             checkpoints=checkpoints, resume="matching",
         )  # fmt: skip
+
+
+def _none_of(pairs: Interactions) -> Interactions:
+    return pairs.take(np.zeros(len(pairs), dtype=bool))
 
 
 def part_name(part: Method) -> str:

@@ -35,7 +35,7 @@ def cooccurrences(train: Interactions, items: np.ndarray) -> Tensor:
     The work is the sum of squared activities of the users concerned, not users × items.
     """
     counts = np.zeros((len(items), train.n_items), dtype=np.float32)
-    _count(items, *train.by_item, train.indptr, train.items, counts)
+    _count(items, (*train.by_item, train.indptr, train.items), counts)
     return torch.from_numpy(counts)
 
 
@@ -60,7 +60,7 @@ class Cooccurrence:
     def norms(self) -> np.ndarray:
         """float64 [n_items]: ‖G_i‖, the diagonal included."""
         found = np.zeros(self.train.n_items)
-        self._by_blocks(lambda part: _norms(part.start, part.stop, *self._arrays, found))
+        self._by_blocks(lambda part: _norms(part.start, part.stop, self._log, found))
         return found
 
     def neighbours(
@@ -77,9 +77,8 @@ class Cooccurrence:
             size = int(np.minimum(room[part], most).sum())
             lengths = np.zeros(part.stop - part.start, np.int64)
             items, values = np.empty(size, np.int32), np.empty(size, np.float32)
-            n = _nearest(
-                part.start, part.stop, *self._arrays, norms, float(shrink), float(power), most, lengths, items, values
-            )
+            how = norms, float(shrink), float(power), most
+            n = _nearest(part.start, part.stop, self._log, *how, lengths, items, values)
             return lengths, items[:n].copy(), values[:n].copy()
 
         parts = self._by_blocks(find)
@@ -88,7 +87,8 @@ class Cooccurrence:
         return np.concatenate([[0], np.cumsum(lengths)]), items, values
 
     @cached_property
-    def _arrays(self) -> tuple[np.ndarray, ...]:
+    def _log(self) -> tuple[np.ndarray, ...]:
+        """What `_fill_row` takes."""
         by_item, indptr, items = self.train.by_item, self.train.indptr, self.train.items
         if not self.window:
             return (*by_item, indptr, items, self.user_weights, np.empty(0, np.int64), np.empty(0))
@@ -105,14 +105,8 @@ class Cooccurrence:
 
 
 @compiled()
-def _count(
-    items: np.ndarray,
-    item_start: np.ndarray,
-    users: np.ndarray,
-    user_start: np.ndarray,
-    seen: np.ndarray,
-    counts: np.ndarray,
-) -> None:
+def _count(items: np.ndarray, log: tuple[np.ndarray, ...], counts: np.ndarray) -> None:
+    item_start, users, user_start, seen = log
     for row in range(len(items)):
         mine = counts[row]
         for place in range(item_start[items[row]], item_start[items[row] + 1]):
@@ -122,23 +116,13 @@ def _count(
 
 
 @compiled()
-def _fill_row(
-    item: int,
-    item_start: np.ndarray,
-    users: np.ndarray,
-    user_start: np.ndarray,
-    seen: np.ndarray,
-    user_weights: np.ndarray,
-    places: np.ndarray,
-    nearness: np.ndarray,
-    row: np.ndarray,
-    filled: np.ndarray,
-) -> int:
+def _fill_row(item: int, log: tuple[np.ndarray, ...], row: np.ndarray, filled: np.ndarray) -> int:
     """Add row `item` of G to `row`, which is 0, and list the n items where it no longer is; returns n.
 
     With a window, `places` says where in `seen`, which is in the order of time, the item stands for each of its users,
     and `nearness` what another counts by its distance from there; without one both are empty.
     """
+    item_start, users, user_start, seen, user_weights, places, nearness = log
     n, reach = 0, len(nearness) - 1
     for place in range(item_start[item], item_start[item + 1]):
         user = users[place]
@@ -157,22 +141,11 @@ def _fill_row(
 
 
 @compiled()
-def _norms(
-    first: int,
-    last: int,
-    item_start: np.ndarray,
-    users: np.ndarray,
-    user_start: np.ndarray,
-    seen: np.ndarray,
-    user_weights: np.ndarray,
-    places: np.ndarray,
-    nearness: np.ndarray,
-    norms: np.ndarray,
-) -> None:
-    n_items = len(item_start) - 1
+def _norms(first: int, last: int, log: tuple[np.ndarray, ...], norms: np.ndarray) -> None:
+    n_items = len(norms)
     row, filled = np.zeros(n_items), np.empty(n_items, np.int32)
     for item in range(first, last):
-        n = _fill_row(item, item_start, users, user_start, seen, user_weights, places, nearness, row, filled)
+        n = _fill_row(item, log, row, filled)
         total = 0.0
         for place in range(n):
             total += row[filled[place]] ** 2
@@ -184,13 +157,7 @@ def _norms(
 def _nearest(
     first: int,
     last: int,
-    item_start: np.ndarray,
-    users: np.ndarray,
-    user_start: np.ndarray,
-    seen: np.ndarray,
-    user_weights: np.ndarray,
-    places: np.ndarray,
-    nearness: np.ndarray,
+    log: tuple[np.ndarray, ...],
     norms: np.ndarray,
     shrink: float,
     power: float,
@@ -200,12 +167,12 @@ def _nearest(
     values: np.ndarray,
 ) -> int:
     """The nearest of the items first…last-1 into `items` and `values`, `lengths` of them each; returns how many."""
-    n_items = len(item_start) - 1
+    n_items = len(norms)
     row, filled = np.zeros(n_items), np.empty(n_items, np.int32)
     near, similarity = np.empty(n_items, np.int32), np.empty(n_items, np.float32)
     end = 0
     for item in range(first, last):
-        n, m = _fill_row(item, item_start, users, user_start, seen, user_weights, places, nearness, row, filled), 0
+        n, m = _fill_row(item, log, row, filled), 0
         for place in range(n):
             j = filled[place]
             if j != item:

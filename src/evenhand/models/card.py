@@ -32,67 +32,80 @@ _LIMITS = (
     "It repeats what the log rewards: what was never shown could not be chosen, and the rates above are "
     "measured on the same kind of log.",
 )
+_TOLD = {
+    "parameters": "rival",
+    "chosen epochs": "chosen_epochs",
+    "hot items": "hot",
+    "encoder": "encoder",
+    "settings": "settings",
+    "new items": "new_items",
+    "versions": "versions",
+}
+"""What else a card tells of the training, and where it stands in the model's `info`."""
+_CARD = """\
+# {name}
+
+A recommender{kind}{method}, made by evenhand. {explained}
+
+## Data
+
+{data}
+
+## Training
+
+{training}
+
+## Accuracy and bias
+
+{results}
+
+## Use
+
+```python
+import evenhand as eh
+
+model = eh.load({folder})
+lists = model.recommend(k=20)  # a table: user, item, score, rank
+```
+
+```sh
+evenhand recommend {argument} -k 20 --out lists.parquet
+```
+
+## Limits
+
+{limits}
+"""
 
 
 def model_card(model: Model, name: str) -> str:
     """README.md of the model folder called `name`."""
-    return "\n".join(_lines(model, visible(name) or "model")) + "\n"
-
-
-def _lines(model: Model, name: str) -> Iterator[str]:
-    info, known = model.info, model.known
-    encoder = info.get("encoder", {})
-    encoder = encoder.get("name") if isinstance(encoder, Mapping) else encoder
-    yield f"# {_text(name)}"
-    yield ""
-    yield (
-        f"A recommender{_of(' of kind ', encoder)}{_of(', trained with ', info.get('method'))}, made by "
-        f"evenhand. {model.explained}"
-    )
-    yield from _section("Data", _data(model))
+    info, known, name = model.info, model.known, visible(name) or "model"
+    encoder, source = info.get("encoder", {}), info.get("data")
     sizes = (known.n_users, "user"), (known.n_items, "item"), (len(known), "known pair")
-    yield "- " + ", ".join(count(n, noun) for n, noun in sizes)
-    yield from _section("Training", _training(model))
-    yield ""
-    yield "## Accuracy and bias"
-    yield ""
-    yield from _results(model)
-    yield ""
-    yield "## Use"
-    yield ""
-    yield from _use(name)
-    yield ""
-    yield "## Limits"
-    yield ""
-    yield from (f"- {limit}" for limit in _LIMITS)
+    data = {
+        "source": source.get("source") if isinstance(source, Mapping) else source,
+        "split": info.get("split"),
+        "fingerprint": info.get("fingerprint"),
+    }
+    seeds = ", ".join(map(str, model.seeds)) + f" (seed {model.seeds[model.best]} recommends)"
+    training = {"protocol": info.get("protocol"), "seeds": seeds} | {what: info.get(key) for what, key in _TOLD.items()}
+    return _CARD.format(
+        name=_text(name),
+        kind=_of(" of kind ", encoder.get("name") if isinstance(encoder, Mapping) else encoder),
+        method=_of(", trained with ", info.get("method")),
+        explained=model.explained,
+        data="\n".join([*_listed(data), "- " + ", ".join(count(n, noun) for n, noun in sizes)]),
+        training="\n".join(_listed(training)),
+        results="\n".join(_results(model)),
+        folder=json.dumps(name, ensure_ascii=False),
+        argument=shlex.quote(name),
+        limits="\n".join(f"- {limit}" for limit in _LIMITS),
+    )
 
 
-def _data(model: Model) -> Iterator[tuple[str, Any]]:
-    info = model.info
-    source = info.get("data")
-    yield "source", source.get("source") if isinstance(source, Mapping) else source
-    yield "split", info.get("split")
-    yield "fingerprint", info.get("fingerprint")
-
-
-def _training(model: Model) -> Iterator[tuple[str, Any]]:
-    info = model.info
-    yield "protocol", info.get("protocol")
-    yield "seeds", ", ".join(map(str, model.seeds)) + f" (seed {model.seeds[model.best]} recommends)"
-    yield "parameters", info.get("rival")
-    yield "chosen epochs", info.get("chosen_epochs")
-    yield "hot items", info.get("hot")
-    yield "encoder", info.get("encoder")
-    yield "settings", info.get("settings")
-    yield "new items", info.get("new_items")
-    yield "versions", info.get("versions")
-
-
-def _section(title: str, entries: Iterator[tuple[str, Any]]) -> Iterator[str]:
-    yield ""
-    yield f"## {title}"
-    yield ""
-    yield from (f"- {what}: {_text(value)}" for what, value in entries if value not in (None, "", {}, []))
+def _listed(entries: Mapping[str, Any]) -> list[str]:
+    return [f"- {what}: {_text(value)}" for what, value in entries.items() if value not in (None, "", {}, [])]
 
 
 def _text(value: Any) -> str:
@@ -131,16 +144,3 @@ def _number(summary: Mapping[str, Any] | None) -> str:
     if mean is None or not math.isfinite(mean):
         return "–"
     return f"{mean:.4f}" + ("" if std is None else f" ± {std:.4f}")
-
-
-def _use(name: str) -> Iterator[str]:
-    yield "```python"
-    yield "import evenhand as eh"
-    yield ""
-    yield f"model = eh.load({json.dumps(name, ensure_ascii=False)})"
-    yield "lists = model.recommend(k=20)  # a table: user, item, score, rank"
-    yield "```"
-    yield ""
-    yield "```sh"
-    yield f"evenhand recommend {shlex.quote(name)} -k 20 --out lists.parquet"
-    yield "```"

@@ -47,24 +47,33 @@ def write_model(model: Model, folder: str | Path, *, force: bool = False) -> Non
     with atomic_folder(folder, FILES, force=force) as place:
         write_tensors(place / "model.safetensors", _separate(model.tensors()))
         write_arrow(place / "users.arrow", {"id": model.known.user_ids})
-        titles = {} if model.titles is None else {"title": model.titles.cast(pa.string())}
-        write_arrow(place / "items.arrow", {"id": model.known.item_ids, **titles})
         write_arrow(place / "known.arrow", _pairs(model))
-        write_json(place / "history.json", [dict(record) for record in model.history])
-        (place / "README.md").write_text(model_card(model, Path(folder).name), encoding="utf-8")
-        checksums = {name: sha256(place / name) for name in CONTENT}
-        write_json(place / "config.json", {"format": FORMAT, **facts_of(model), "checksums": checksums})
+        write_rest(model, place, Path(folder).name, FORMAT)
 
 
-def facts_of(model: Model) -> dict[str, Any]:
-    """What config.json says of a model beside its files."""
-    return {
+def write_rest(
+    model: Model, place: Path, name: str, layout: int, checksums: Mapping[str, str] | None = None, **more: Any
+) -> None:
+    """What there is once in any layout: items, history, the card of the folder `name` and, last, config.json.
+
+    `checksums` are those of the other files; None takes them here.
+    """
+    titles = {} if model.titles is None else {"title": model.titles.cast(pa.string())}
+    write_arrow(place / "items.arrow", {"id": model.known.item_ids, **titles})
+    write_json(place / "history.json", [dict(record) for record in model.history])
+    (place / "README.md").write_text(model_card(model, name), encoding="utf-8")
+    here = CONTENT if checksums is None else ("items.arrow", "history.json")
+    config = {
+        "format": layout,
         "kind": model.kind,
         "seeds": list(model.seeds),
         "best": model.best,
         "info": model.info,
         "metrics": model.metrics,
+        **more,
+        "checksums": {file: sha256(place / file) for file in here} | dict(checksums or {}),
     }
+    write_json(place / "config.json", config)
 
 
 def part_names(number: int) -> tuple[str, str, str]:
@@ -96,20 +105,12 @@ def check_ours(folder: Path) -> None:
 
 def _is_ours(file: Path) -> bool:
     """Whether it is a model's config, or a card: a run that was killed may have left the one without the other."""
-    if file.name == "config.json":
-        return _is_model(file)
     try:
-        return file.read_text(encoding="utf-8").count("made by evenhand.") > 0
-    except (OSError, ValueError):
-        return False
-
-
-def _is_model(config: Path) -> bool:
-    try:
-        found = json.loads(config.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        found = json.loads(text) if file.name == "config.json" else None
     except (OSError, ValueError, RecursionError):
         return False
-    return isinstance(found, dict) and "format" in found and "seeds" in found
+    return {"format", "seeds"} <= found.keys() if isinstance(found, dict) else "made by evenhand." in text
 
 
 def read_model(folder: str | Path, *, verify: bool = True) -> Model:
@@ -158,7 +159,8 @@ def _read_model(folder: Path, verify: bool) -> Model:
 
 def _assembled(folder: Path, config: _Config) -> Model:
     tensors, users, pairs = _read_parts(folder, config)
-    known = _known(folder, users, pairs)
+    items = read_arrow(folder / "items.arrow")
+    known = _known(folder, users, items["id"], pairs)
     history = json.loads((folder / "history.json").read_text(encoding="utf-8"))
     if not isinstance(history, list) or not all(isinstance(record, dict) for record in history):
         raise InputError(f"{folder} is damaged: history.json is not a list of records.")
@@ -169,7 +171,7 @@ def _assembled(folder: Path, config: _Config) -> Model:
         "info": config.info,
         "history": tuple(history),
         "metrics": config.metrics,
-        "titles": _titles(folder, known),
+        "titles": _titles(folder, items),
     }
     if config.kind != BlendModel.kind:
         return _part(config.kind, tensors, pairs, common)
@@ -205,7 +207,7 @@ class _Config:
     info: Mapping[str, Any]
     metrics: Mapping[str, Any]
     checksums: Mapping[str, str]
-    parts: int = 0
+    parts: int
     """How many parts it lies in; 0 for one file of each kind."""
 
     @property
@@ -236,25 +238,22 @@ def _read_config(folder: Path) -> _Config:
             f"{folder} has format {raw['format']}, this version of evenhand reads {FORMAT} and {PARTS}; {way_out} or "
             "train the model again."
         )
-    shapes = {"seeds": list, "best": int, "info": dict, "metrics": dict, "checksums": dict}
-    wrong = [name for name, kind in shapes.items() if not isinstance(raw.get(name), kind)]
-    seeds = raw["seeds"]
-    if not wrong and not (seeds and all(type(seed) is int and abs(seed) < 2**63 for seed in seeds)):
-        wrong = ["seeds"]
-    if not wrong and (type(raw["best"]) is bool or not 0 <= raw["best"] < len(seeds)):
-        wrong = ["best"]
-    if not wrong and not all(map(_is_results, raw["metrics"].values())):
-        wrong = ["metrics"]
-    if wrong:
-        raise InputError(f"{folder} is damaged: '{wrong[0]}' in its config.json is missing or wrong.")
-    parts = raw.get("parts") if raw["format"] == PARTS else []
-    if not isinstance(parts, list) or (raw["format"] == PARTS and not 1 <= len(parts) <= _MOST_PARTS):
-        raise InputError(f"{folder} is damaged: 'parts' in its config.json is missing or wrong.")
-    kind = raw.get("kind", "vectors")
-    if kind not in ("vectors", BlendModel.kind, *TABLES):
+    seeds, best, info, metrics, checksums = map(raw.get, ("seeds", "best", "info", "metrics", "checksums"))
+    kind, parts = raw.get("kind", FactorModel.kind), raw.get("parts") if raw["format"] == PARTS else []
+    sound = {
+        "seeds": isinstance(seeds, list) and seeds and all(type(one) is int and abs(one) < 2**63 for one in seeds),
+        "best": type(best) is int and isinstance(seeds, list) and 0 <= best < len(seeds),
+        "info": isinstance(info, dict),
+        "metrics": isinstance(metrics, dict) and all(map(_is_results, metrics.values())),
+        "checksums": isinstance(checksums, dict),
+        "parts": isinstance(parts, list) and (raw["format"] == PARTS) <= len(parts) <= _MOST_PARTS,
+    }
+    for name, good in sound.items():
+        if not good:
+            raise InputError(f"{folder} is damaged: '{name}' in its config.json is missing or wrong.")
+    if kind not in (FactorModel.kind, BlendModel.kind, *TABLES):
         raise InputError(f"{folder} holds a model of kind '{kind}', which this evenhand does not know; update it.")
-    rest = {name: raw[name] for name in shapes if name != "seeds"}
-    return _Config(kind=kind, seeds=tuple(seeds), parts=len(parts), **rest)
+    return _Config(kind, tuple(seeds), best, info, metrics, checksums, len(parts))
 
 
 def _is_results(row: Any) -> bool:
@@ -294,8 +293,8 @@ def _read_parts(folder: Path, config: _Config) -> tuple[dict[str, Tensor], pa.Ch
     return tensors, users["id"], pairs
 
 
-def _known(folder: Path, user_ids: pa.ChunkedArray, pairs: pa.Table) -> Interactions:
-    users, items = (_ids(folder, ids) for ids in (user_ids, read_arrow(folder / "items.arrow")["id"]))
+def _known(folder: Path, user_ids: pa.ChunkedArray, item_ids: pa.ChunkedArray, pairs: pa.Table) -> Interactions:
+    users, items = (_ids(folder, ids) for ids in (user_ids, item_ids))
     user, item = (pairs[name].to_numpy().astype(np.int64) for name in ("user", "item"))
     if len(user) and not (user.min() >= 0 <= item.min() and user.max() < len(users) and item.max() < len(items)):
         raise InputError(f"{folder} is damaged: known.arrow holds pairs of unknown users or items.")
@@ -313,8 +312,7 @@ def _known(folder: Path, user_ids: pa.ChunkedArray, pairs: pa.Table) -> Interact
     )
 
 
-def _titles(folder: Path, known: Interactions) -> pa.Array | None:
-    table = read_arrow(folder / "items.arrow")
+def _titles(folder: Path, table: pa.Table) -> pa.Array | None:
     if "title" not in table.column_names:
         return None
     if table.schema.field("title").type != pa.string():

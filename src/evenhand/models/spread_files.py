@@ -23,18 +23,8 @@ from evenhand.data.parts import Part, PartsFolder
 from evenhand.data.reading.wire import exchange_arrays, exchange_ids
 from evenhand.data.spread_log import SpreadLog
 from evenhand.models.base import Model
-from evenhand.models.card import model_card
 from evenhand.models.filters import Asked
-from evenhand.models.folder import (
-    PARTS,
-    check_ours,
-    facts_of,
-    part_names,
-    sha256,
-    write_arrow,
-    write_json,
-    write_tensors,
-)
+from evenhand.models.folder import PARTS, check_ours, part_names, sha256, write_arrow, write_rest, write_tensors
 from evenhand.utils.atomic import atomic_folder
 from evenhand.utils.errors import InputError, RunError
 from evenhand.utils.world import USER_BLOCK, Blocks, World
@@ -56,14 +46,8 @@ def write_parts(model: Model, folder: Path, force: bool) -> None:
     ) as place:
         world.share(str(place))
         parts = _write_part(model, known, place)
-        titles = {} if model.titles is None else {"title": model.titles.cast(pa.string())}
-        write_arrow(place / "items.arrow", {"id": known.item_ids, **titles})
-        write_json(place / "history.json", [dict(record) for record in model.history])
-        (place / "README.md").write_text(model_card(model, folder.name), encoding="utf-8")
-        checksums = {name: sha256(place / name) for name in ("items.arrow", "history.json")}
-        for part in parts:
-            checksums |= part.pop("checksums")
-        write_json(place / "config.json", {"format": PARTS, **facts_of(model), "parts": parts, "checksums": checksums})
+        checksums = {name: found for part in parts for name, found in part.pop("checksums").items()}
+        write_rest(model, place, folder.name, PARTS, checksums, parts=parts)
     world.barrier()
 
 
