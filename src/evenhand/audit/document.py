@@ -12,10 +12,9 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass, replace
-from functools import cache
 from pathlib import Path
 from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, cast, get_args, get_origin, get_type_hints
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from evenhand.audit.gates import GateResult
@@ -103,8 +102,8 @@ def _built(value: Any, kind: Any) -> Any:
     if origin is Mapping and isinstance(value, Mapping):
         return {name: _built(one, inside[1]) for name, one in value.items()}
     if is_dataclass(kind) and isinstance(value, Mapping):
-        hints = _hints(kind)
-        return kind(**{name: _built(one, hints[name]) for name, one in value.items()})
+        hints, made = get_type_hints(kind), cast("Any", kind)
+        return made(**{name: _built(one, hints[name]) for name, one in value.items()})
     if kind is float and value is None:
         return math.nan
     allowed = (int, float) if kind is float else kind
@@ -113,9 +112,6 @@ def _built(value: Any, kind: Any) -> Any:
     if not fits or (kind in (int, float) and abs(value) > sys.float_info.max):
         raise TypeError("a value of the wrong type")
     return value
-
-
-_hints = cache(get_type_hints)
 
 
 def _metric(found: Estimate) -> dict[str, Any]:

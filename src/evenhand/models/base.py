@@ -205,11 +205,6 @@ class Model(ABC):
         """The same with other `info`, `metrics` or whatever else it holds."""
         return replace(self, **changes)
 
-    @property
-    def vectors(self) -> tuple[Tensor, Tensor]:
-        """Of users and items, all replicas."""
-        return self.as_vectors().vectors
-
     def as_vectors(self) -> FactorModel:
         """The same ranking as inner products of vectors, for systems that want those; refused where there is none."""
         method = str(self.info.get("method", "this kind")).partition(":")[0]

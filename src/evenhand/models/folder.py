@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -238,8 +238,9 @@ def _read_config(folder: Path) -> _Config:
             f"{folder} has format {raw['format']}, this version of evenhand reads {FORMAT} and {PARTS}; {way_out} or "
             "train the model again."
         )
-    seeds, best, info, metrics, checksums = map(raw.get, ("seeds", "best", "info", "metrics", "checksums"))
-    kind, parts = raw.get("kind", FactorModel.kind), raw.get("parts") if raw["format"] == PARTS else []
+    entry: Callable[..., Any] = raw.get
+    seeds, best, info, metrics, checksums = map(entry, ("seeds", "best", "info", "metrics", "checksums"))
+    kind, parts = entry("kind", FactorModel.kind), entry("parts") if raw["format"] == PARTS else []
     sound = {
         "seeds": isinstance(seeds, list) and seeds and all(type(one) is int and abs(one) < 2**63 for one in seeds),
         "best": type(best) is int and isinstance(seeds, list) and 0 <= best < len(seeds),

@@ -247,6 +247,11 @@ class ItemWeightModel(Model):
     def explained(self) -> str:
         return self.table.explained
 
+    @property
+    def vectors(self) -> tuple[Tensor, Tensor]:
+        """There are none."""
+        return self.as_vectors().vectors
+
     @cached_property
     def _counts(self) -> np.ndarray | None:
         return recency_counts(self.seen, self.recency)
