@@ -37,6 +37,11 @@ def render(template: str, **values: Any) -> str:
     return _environment().get_template(template).render(values)
 
 
+def render_text(template: str, **values: Any) -> str:
+    """The same for a file that is no HTML: values stand there as they are."""
+    return _environment().overlay(autoescape=False, finalize=None).get_template(template).render(values)
+
+
 @dataclass(frozen=True)
 class Origin:
     """Where a page comes from, for its header. Pages are passed on, so no folder is named, only files."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from evenhand.audit.document import write_text
 from evenhand.metrics.catalogue import MEASURED, SCOREBOARD
-from evenhand.report.render import Cell, Column, Origin, Table, described, isolated, number, render
+from evenhand.report.render import Cell, Column, Origin, Table, described, isolated, number, render, render_text
 from evenhand.utils.text import visible
 
 MARKS = {"validation": "", "test": "†", "unknown": "‡"}
@@ -18,91 +18,59 @@ LEGEND = {
     "†": "hyperparameters or epochs were chosen on the test part",
     "‡": "the split has no validation part, and the source does not say where they were chosen",
 }
-_OPENING = """
-# Scoreboard: accuracy and exposure beside what others published
-
-`evenhand benchmark` wrote this page from the recorded cells. A cell is one method on one test: its hyperparameters
-were searched on validation, which is drawn as the test is, it was fitted again to train + validation, and test was
-looked at once. Methods that depend on a seed have the mean over seeds. Each kind of test asks a question: *iid*, who
-predicts the log; *shift*, who finds each item its users (test items drawn uniformly); *time*, who predicts what comes
-next; *exposure*, who shows what users would like if shown at random.
-
-    evenhand benchmark --data-dir data                                          # what of the suite is on this machine
-    evenhand benchmark gowalla --methods recipe --budget 10m --data-dir data    # more cells join the recorded ones
-    evenhand benchmark mylog.csv --tests iid,shift,time --methods popular,ease,recipe
-
-- **gap**: the exposure gap@20, the share of slots that would have to go to another popularity tenth for exposure to
-  follow the test's demand. **top tenth**: the share of slots of the most popular tenth of the items. Lower is not
-  better by itself: in brackets stands that share over the same items' share of demand, which is 1 where it is even.
-- **s**: processor seconds of everything, search and all seeds included (on a GPU: seconds); **GB**: the most memory
-  that its process held.
-"""
+Row = Mapping[str, Any]
 
 
 def scoreboard_markdown(board: Mapping[str, Any]) -> str:
     """The whole page."""
     tests = [{**one, "set": _plain(one["set"])} for one in board["tests"]]
-    shown, absent = ([one for one in tests if bool(one["rows"]) is there] for there in (True, False))
-    used = {row["chosen_on"] for one in shown for row in one["published"]}
-    marks = [f"**{MARKS[key]}**: {LEGEND[MARKS[key]]}." for key in ("test", "unknown") if key in used]
-    hardware = sorted({row["hardware"] for one in shown for row in one["rows"] if row["hardware"]})
-    legend = "\n".join(f"- {line}" for line in marks)
-    parts = [_OPENING.strip() + (f"\n{legend}" if legend else ""), "## At a glance", _glance(shown)]
-    for name in dict.fromkeys(one["set"] for one in shown):
-        parts += [f"## {name}", *_set([one for one in shown if one["set"] == name])]
-    parts += ["## Sources", *([f"Measured on: {'; '.join(hardware)}."] if hardware else [])]
-    cited = {row["source"] for one in shown for row in one["published"]}
-    lines = [f"- `{key}`: {one['title']}, {one['url']}" for key, one in board["sources"].items() if key in cited]
-    parts += ["\n".join(lines)] if lines else []
-    if absent:
-        names = ", ".join(dict.fromkeys(f"{one['set']} ({one['test']})" for one in absent))
-        parts.append(f"In the suite and not measured here: {names}.")
-    return "\n\n".join(parts) + "\n"
-
-
-def _glance(tests: Sequence[Mapping[str, Any]]) -> str:
-    head = (
-        "data",
-        "test",
-        "best on validation",
-        "recall@20 / NDCG@20",
-        "best published",
-        "recall@20 / NDCG@20",
-        "NDCG",
+    shown = [one for one in tests if one["rows"]]
+    names = dict.fromkeys(one["set"] for one in shown)
+    return render_text(
+        "scoreboard.md",
+        legend=_legend(shown),
+        glance=[_glance(one) for one in shown],
+        sets={name: _set([one for one in shown if one["set"] == name]) for name in names},
+        hardware=sorted({row["hardware"] for one in shown for row in one["rows"] if row["hardware"]}),
+        sources=_sources(board, shown),
+        absent=dict.fromkeys(f"{one['set']} ({one['test']})" for one in tests if not one["rows"]),
     )
-    rows = []
-    for one in tests:
-        ours = next((row for row in one["rows"] if row["name"] == one["choice"]), None)
-        theirs = next((row for row in one["published"] if row["method"] == one["best_published"]), None)
-        value = None if ours is None else ours["metrics"]["ndcg"]["mean"]
-        ratio = (
-            "–" if theirs is None or value is None else f"{100 * (value / theirs['ndcg'] - 1):+.1f} %".replace("-", "−")
-        )
-        rows.append(
-            (
-                one["set"],
-                one["test"],
-                "–" if ours is None else f"`{_plain(ours['name'])}`",
-                "–" if ours is None else _accuracy(ours),
-                "–" if theirs is None else theirs["method"],
-                "–" if theirs is None else _printed(theirs),
-                ratio,
-            )
-        )
-    return _table(head, rows)
 
 
-def _set(tests: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _legend(shown: Sequence[Row]) -> list[tuple[str, str]]:
+    """What the marks of published rows mean, as far as they are used."""
+    used = {row["chosen_on"] for one in shown for row in one["published"]}
+    return [(MARKS[key], LEGEND[MARKS[key]]) for key in ("test", "unknown") if key in used]
+
+
+def _sources(board: Mapping[str, Any], shown: Sequence[Row]) -> list[tuple[str, str, str]]:
+    cited = {row["source"] for one in shown for row in one["published"]}
+    return [(key, one["title"], one["url"]) for key, one in board["sources"].items() if key in cited]
+
+
+def _best(one: Row) -> tuple[Row | None, Row | None]:
+    """Of a test: the row of ours that validation chose, and the best published one."""
+    ours = next((row for row in one["rows"] if row["name"] == one["choice"]), None)
+    return ours, next((row for row in one["published"] if row["method"] == one["best_published"]), None)
+
+
+def _glance(one: Row) -> tuple[str, ...]:
+    ours, theirs = _best(one)
+    ratio = "–"
+    if ours and theirs and ours["metrics"]["ndcg"]["mean"] is not None:
+        ratio = f"{100 * (ours['metrics']['ndcg']['mean'] / theirs['ndcg'] - 1):+.1f} %".replace("-", "−")
+    mine = (f"`{_plain(ours['name'])}`", _accuracy(ours)) if ours else ("–", "–")
+    return one["set"], one["test"], *mine, *((theirs["method"], _printed(theirs)) if theirs else ("–", "–")), ratio
+
+
+def _set(tests: Sequence[Row]) -> dict[str, Any]:
     """One table for the tests of a data set: ours and the published rows, the most accurate in the first test first."""
-    notes = [f"*{one['test']}*: {one['note']}" for one in tests if one["note"]]
-    if notes:
-        yield textwrap.fill(" ".join(notes), 120, break_long_words=False, break_on_hyphens=False)
     cells: dict[str, dict[int, tuple[str, str, str]]] = {}
-    sources: dict[str, list[str]] = {}
+    sources: dict[str, dict[str, None]] = {}
     rank: dict[str, tuple[int, float]] = {}
     failures = []
     for place, one in enumerate(tests):
-        best = max((row["metrics"]["ndcg"]["mean"] for row in one["rows"] if row["metrics"]), default=None)
+        best = _highest(one)
         for row in one["rows"]:
             name = f"`{_plain(row['name'])}`"
             if row["status"] == "failed":
@@ -111,28 +79,31 @@ def _set(tests: Sequence[Mapping[str, Any]]) -> Iterator[str]:
                 continue
             ndcg = row["metrics"]["ndcg"]["mean"]
             accuracy = f"**{_accuracy(row)}**" if ndcg == best else _accuracy(row)
-            cells.setdefault(name, {})[place] = (accuracy, _exposure(row), _cost(row))
+            cells.setdefault(name, {})[place] = (accuracy, _exposure(row), f"{_seconds(row):,.0f}, {_gigabytes(row)}")
             rank.setdefault(name, (place, -ndcg))
         for row in one["published"]:
             cells.setdefault(row["method"], {})[place] = (_printed(row), "", "")
-            sources.setdefault(row["method"], []).append(f"`{row['source']}`")
+            sources.setdefault(row["method"], {})[f"`{row['source']}`"] = None
             rank.setdefault(row["method"], (place, -(row["ndcg"] or 0.0)))
-    head = ["method"]
-    for one in tests:
-        head += [f"{one['test']}: recall / NDCG", "gap, top tenth", "s, GB"]
-    cited = bool(sources)
-    order = sorted(cells, key=lambda name: rank.get(name, (len(tests), 0.0)))
-    rows = [
-        [
-            name,
-            *(text for place in range(len(tests)) for text in cells[name].get(place, ("", "", ""))),
-            *([", ".join(dict.fromkeys(sources.get(name, [])))] if cited else []),
-        ]
-        for name in order
-    ]
-    yield _table([*head, *(["source"] if cited else [])], rows)
-    if failures:
-        yield "\n".join(f"- failed: {line}" for line in failures)
+    heads = [(f"{one['test']}: recall / NDCG", "gap, top tenth", "s, GB") for one in tests]
+    return {
+        "notes": " ".join(f"*{one['test']}*: {one['note']}" for one in tests if one["note"]),
+        "head": ["method", *chain(*heads), *(["source"] if sources else [])],
+        "rows": [
+            [
+                name,
+                *chain(*(cells[name].get(place, ("", "", "")) for place in range(len(tests)))),
+                *([", ".join(sources.get(name, ()))] if sources else []),
+            ]
+            for name in sorted(cells, key=lambda name: rank.get(name, (len(tests), 0.0)))
+        ],
+        "failures": failures,
+    }
+
+
+def _highest(one: Row) -> float | None:
+    """The highest NDCG of ours."""
+    return max((row["metrics"]["ndcg"]["mean"] for row in one["rows"] if row["metrics"]), default=None)
 
 
 def scoreboard_rows(board: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
@@ -162,7 +133,6 @@ def scoreboard_page(board: Mapping[str, Any], origin: Origin | None = None) -> s
     """The whole document: a table that can be sorted for each test."""
     shown = [one for one in board["tests"] if one["rows"]]
     rows = [row for one in shown for row in one["rows"]]
-    used = {row["chosen_on"] for one in shown for row in one["published"]}
     return render(
         "scoreboard.html",
         facts=[
@@ -188,12 +158,8 @@ def scoreboard_page(board: Mapping[str, Any], origin: Origin | None = None) -> s
         absent=[
             f"{one['set']}, {one['test']}: {one['skipped'] or 'not run'}" for one in board["tests"] if not one["rows"]
         ],
-        legend=[(MARKS[key], LEGEND[MARKS[key]]) for key in ("test", "unknown") if key in used],
-        sources=[
-            (one["title"], one["url"])
-            for key, one in board["sources"].items()
-            if any(row["source"] == key for test in shown for row in test["published"])
-        ],
+        legend=_legend(shown),
+        sources=_sources(board, shown),
         words=[
             *((described(name).title, described(name).meaning) for name in ("exposure_gap", "top_tenth_share")),
             (
@@ -205,11 +171,10 @@ def scoreboard_page(board: Mapping[str, Any], origin: Origin | None = None) -> s
     )
 
 
-def _glance_table(tests: Sequence[Mapping[str, Any]]) -> Table:
+def _glance_table(tests: Sequence[Row]) -> Table:
     rows: list[Sequence[Cell | str]] = []
     for one in tests:
-        ours = next((row for row in one["rows"] if row["name"] == one["choice"]), None)
-        theirs = next((row for row in one["published"] if row["method"] == one["best_published"]), None)
+        ours, theirs = _best(one)
         ahead = ours is not None and theirs is not None and ours["metrics"]["ndcg"]["mean"] > theirs["ndcg"]
         rows.append(
             (
@@ -224,8 +189,8 @@ def _glance_table(tests: Sequence[Mapping[str, Any]]) -> Table:
     return Table("The best of ours and of others on each test", columns, rows)
 
 
-def _test_table(one: Mapping[str, Any]) -> Table:
-    best = max((row["metrics"]["ndcg"]["mean"] for row in one["rows"] if row["metrics"]), default=None)
+def _test_table(one: Row) -> Table:
+    best = _highest(one)
     columns = [
         Column("Method"),
         Column("Recall@20", described("recall").meaning, True),
@@ -238,7 +203,7 @@ def _test_table(one: Mapping[str, Any]) -> Table:
     return Table(f"{one['set']}, {one['test']}", columns, [_html_row(row, best) for row in _mixed(one)], sortable=True)
 
 
-def _html_row(row: Mapping[str, Any], best: float | None) -> list[Cell | str]:
+def _html_row(row: Row, best: float | None) -> list[Cell | str]:
     empty = Cell("", float("nan"))
     if "printed" in row:
         mark = MARKS[row["chosen_on"]]
@@ -267,39 +232,35 @@ def _html_row(row: Mapping[str, Any], best: float | None) -> list[Cell | str]:
     ]
 
 
-def _mixed(one: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _mixed(one: Row) -> list[Row]:
     """Ours and the published rows of a test, the highest NDCG first, those without one last."""
 
-    def place(row: Mapping[str, Any]) -> float:
+    def place(row: Row) -> float:
         value = row["ndcg"] if "printed" in row else row["metrics"].get("ndcg", {}).get("mean")
         return -(value or 0.0)
 
     return sorted([*one["rows"], *one["published"]], key=place)
 
 
-def _accuracy(row: Mapping[str, Any]) -> str:
+def _accuracy(row: Row) -> str:
     return " / ".join(_short(row["metrics"][name]["mean"]) for name in ("recall", "ndcg"))
 
 
-def _printed(row: Mapping[str, Any]) -> str:
+def _printed(row: Row) -> str:
     return f"{_short(row['recall'])} / {_short(row['ndcg'])}{MARKS[row['chosen_on']]}"
 
 
-def _exposure(row: Mapping[str, Any]) -> str:
+def _exposure(row: Row) -> str:
     gap, top, ratio = (row["metrics"][name]["mean"] for name in MEASURED[2:5])
     return f"{_short(gap, 3)}, {_short(top, 2)} ({'–' if ratio is None else f'{ratio:.1f}'})"
 
 
-def _cost(row: Mapping[str, Any]) -> str:
-    return f"{_seconds(row):,.0f}, {_gigabytes(row)}"
-
-
-def _seconds(row: Mapping[str, Any]) -> float:
+def _seconds(row: Row) -> float:
     """Processor seconds, which other work on the machine does not change; on a GPU those of the clock."""
     return float(row["seconds"] if row["gpu_memory_mb"] or row["cpu_seconds"] is None else row["cpu_seconds"])
 
 
-def _gigabytes(row: Mapping[str, Any]) -> str:
+def _gigabytes(row: Row) -> str:
     main = f"{row['memory_mb'] / 1024:.1f}" if row["memory_mb"] else "–"
     return main + (f" + {row['gpu_memory_mb'] / 1024:.1f} GPU" if row["gpu_memory_mb"] else "")
 
@@ -311,7 +272,3 @@ def _short(value: float | None, digits: int = 4) -> str:
 def _plain(text: str) -> str:
     """A name or a reason that cannot break a table or be taken for markup."""
     return visible(text, 200).replace("|", "¦").replace("`", "'").replace("<", "‹")
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *rows))
