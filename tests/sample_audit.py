@@ -82,7 +82,6 @@ def bare_audit() -> Audit:
 def sample_story(systems: tuple[str, ...] = SYSTEMS) -> TrainingStory:
     """Three seeds, twelve epochs; the first system is a baseline and has no curves."""
     return TrainingStory(
-        sentence="Best on validation: auc-ns.",
         protocol="paper",
         judged_on="test",
         seeds=3,

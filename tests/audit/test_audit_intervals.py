@@ -37,7 +37,7 @@ def test_moments_of_a_mean_are_the_textbooks() -> None:
     moments = Moments(["m"], 1)
     for block in np.split(values, 4):
         moments.add(block[None, None], np.ones((1, 1, 10)))
-    found = moments.value("m", 0)
+    found = moments.measured("m", 0)
     assert found.value == pytest.approx(values.mean())
     assert found.error == pytest.approx(values.std(ddof=1) / np.sqrt(40))
     estimate = found.estimate()
@@ -48,7 +48,7 @@ def test_a_difference_is_the_paired_t_test() -> None:
     a, b = RNG.random(30), RNG.random(30)
     moments = Moments(["m"], 2)
     moments.add(np.array([[a, b]]), np.ones((1, 2, 30)))
-    found, known = moments.difference("m", 0, 1), paired_over_seeds(a, b)
+    found, known = moments.measured("m", 0, 1), paired_over_seeds(a, b)
     assert known is not None
     assert (found.value, found.p) == (pytest.approx(known.difference), pytest.approx(known.p))
     assert (found.estimate().low, found.estimate().high) == (
@@ -61,7 +61,7 @@ def test_users_who_do_not_count_are_left_out() -> None:
     values, counts = RNG.random(50), RNG.random(50) < 0.4
     moments = Moments(["m"], 1)
     moments.add((values * counts)[None, None], counts.astype(float)[None, None])
-    found = moments.value("m", 0)
+    found = moments.measured("m", 0)
     assert found.users == counts.sum()
     assert found.value == pytest.approx(values[counts].mean())
     assert found.error == pytest.approx(values[counts].std(ddof=1) / np.sqrt(counts.sum()))
@@ -208,16 +208,16 @@ def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
     samples = [generator.integers(0, PEOPLE, SAMPLE) for _ in range(REPEATS)]
     audits = [world.sample(users) for users in samples]
     whole = world.sample(np.arange(PEOPLE))
-    truth = {name: whole.value(name, "popular", K).value for name in CHECKED}
+    truth = {name: whole.measured(name, K, "popular").value for name in CHECKED}
     # Gini and its like depend on how many users there are; theirs is the mean over samples of this size.
-    truth |= {name: float(np.mean([a.value(name, "popular", K).value for a in audits])) for name in DISTRIBUTIONS}
-    gaps = {name: whole.difference(name, "popular", "even", K).value for name in CHECKED}
+    truth |= {name: float(np.mean([a.measured(name, K, "popular").value for a in audits])) for name in DISTRIBUTIONS}
+    gaps = {name: whole.measured(name, K, "popular", "even").value for name in CHECKED}
     hit: dict[str, list[bool]] = {}
     for audit in audits:
         for name, true in truth.items():
-            hit.setdefault(name, []).append(_holds(audit.value(name, "popular", K), true))
+            hit.setdefault(name, []).append(_holds(audit.measured(name, K, "popular"), true))
         for name, true in gaps.items():
-            hit.setdefault(f"Δ {name}", []).append(_holds(audit.difference(name, "popular", "even", K), true))
+            hit.setdefault(f"Δ {name}", []).append(_holds(audit.measured(name, K, "popular", "even"), true))
     shares = {name: float(np.mean(held)) for name, held in hit.items()}
     # The jackknife overstates the spread of coverage, which is the safe side.
     assert shares.pop("coverage") >= 0.95

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import evenhand as eh
-from evenhand.baselines import EASE, Popular, recipe
+from evenhand.baselines import EASE, Popular, blend, recipe
 from evenhand.baselines.base import Baseline
 from evenhand.baselines.recipe import Recipe
 from evenhand.data.interactions import Interactions
@@ -164,13 +164,13 @@ def test_validation_is_drawn_for_the_aim(
     aim: str, parts: tuple[Interactions, Interactions], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = []
-    real = recipe.held_out_share
+    real = blend.held_out_share
 
     def held_out(pairs, share, how):  # type: ignore[no-untyped-def]
         drawn.append(how)
         return real(pairs, share, how)
 
-    monkeypatch.setattr(recipe, "held_out_share", held_out)
+    monkeypatch.setattr(blend, "held_out_share", held_out)
     Recipe(budget=1, aim=aim).fit_pairs(parts[0])
     assert drawn == [recipe.AIMS[aim]]
 

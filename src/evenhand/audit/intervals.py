@@ -87,18 +87,15 @@ class Moments:
         each = np.diagonal(both, axis1=1, axis2=2)
         self.either += each[:, :, None] + each[:, None, :] - both
 
-    def value(self, metric: str, system: int) -> Measured:
-        slope, ratio = self._slope(metric, system)
-        n = self.either[self.place[metric], system, system]
-        return Measured(ratio, self._error(metric, slope, n), n)
-
-    def difference(self, metric: str, a: int, b: int) -> Measured:
-        (slope_a, ratio_a), (slope_b, ratio_b) = self._slope(metric, a), self._slope(metric, b)
-        n = self.either[self.place[metric], a, b]
-        gap = ratio_a - ratio_b
-        if abs(gap) <= ROUNDING * max(abs(ratio_a), abs(ratio_b)):
-            gap = 0.0
-        return Measured(gap, self._error(metric, slope_a - slope_b, n), n)
+    def measured(self, metric: str, a: int, b: int | None = None) -> Measured:
+        """The ratio of one system or, with a second, how much larger it is than that one's."""
+        slope, value = self._slope(metric, a)
+        n = self.either[self.place[metric], a, a if b is None else b]
+        if b is not None:
+            other_slope, other = self._slope(metric, b)
+            slope, gap = slope - other_slope, value - other
+            value = 0.0 if abs(gap) <= ROUNDING * max(abs(value), abs(other)) else gap
+        return Measured(value, self._error(metric, slope, n), n)
 
     def _slope(self, metric: str, system: int) -> tuple[np.ndarray, float]:
         """How the ratio moves with one user's x and w; and the ratio."""

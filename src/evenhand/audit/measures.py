@@ -28,29 +28,28 @@ class Measures:
         self.places = {name: i for i, name in enumerate(swept.systems)}
         self.influence = _influences(swept, reference, systems)
 
-    def value(self, name: str, system: str, k: int) -> Measured:
-        metric = METRICS[name]
+    def measured(self, name: str, k: int, a: str, b: str | None = None) -> Measured:
+        """A metric of one system at k or, with a second, how much larger it is than that one's, on the same users."""
+        metric, means = METRICS[name], self.swept.means[k]
+        places = self.places[a], None if b is None else self.places[b]
         if metric.of_items is not None:
-            counts = self.swept.counts[system, k]
-            value = metric.of_items(counts) if counts.any() else math.nan
-            found = Measured(value, *self._influenced(name, k, system, None))
+            value = self._of_items(metric.of_items, k, a) - (
+                0.0 if b is None else self._of_items(metric.of_items, k, b)
+            )
+            found = Measured(value, *self._influenced(name, k, a, b))
         elif metric.of_sums is not None:
-            found = self.swept.draws.measure(self._formula(metric, system, k))
+            first, second = self._formula(metric, a, k), self._formula(metric, b or a, k)
+            found = self.swept.draws.measure(first if b is None else lambda get: first(get) - second(get))
         else:
-            return self.swept.means[k].value(name, self.places[system])
-        return self._of_two_users(found, name, system, system, k)
+            return means.measured(name, *places)
+        # On as many users as count; one user alone never varies, however often drawn.
+        counted = f"{name.removesuffix('_pooled')}_defined" if name.endswith("_pooled") else "arp"
+        either = means.either[means.place[counted], places[0], places[0] if places[1] is None else places[1]]
+        return replace(found, users=float(either))
 
-    def difference(self, name: str, a: str, b: str, k: int) -> Measured:
-        metric = METRICS[name]
-        if metric.of_items is not None:
-            gap = self.value(name, a, k).value - self.value(name, b, k).value
-            found = Measured(gap, *self._influenced(name, k, a, b))
-        elif metric.of_sums is not None:
-            first, second = self._formula(metric, a, k), self._formula(metric, b, k)
-            found = self.swept.draws.measure(lambda get: first(get) - second(get))
-        else:
-            return self.swept.means[k].difference(name, self.places[a], self.places[b])
-        return self._of_two_users(found, name, a, b, k)
+    def _of_items(self, formula: Callable[[np.ndarray], float], k: int, system: str) -> float:
+        counts = self.swept.counts[system, k]
+        return formula(counts) if counts.any() else math.nan
 
     def _formula(self, metric: Metric, system: str, k: int) -> Callable[[Callable[[Any], Any]], Any]:
         """The metric's formula over the drawn columns of one system at one k; demand is the same for all."""
@@ -58,19 +57,13 @@ class Measures:
         assert formula is not None
         return lambda get: formula(lambda column: get(column if column == "demand" else (system, k, column)))
 
-    def _of_two_users(self, found: Measured, metric: str, a: str, b: str, k: int) -> Measured:
-        """On as many users as count; one user alone never varies, however often drawn."""
-        counted = f"{metric.removesuffix('_pooled')}_defined" if metric.endswith("_pooled") else "arp"
-        means = self.swept.means[k]
-        return replace(found, users=float(means.either[means.place[counted], self.places[a], self.places[b]]))
-
     def rows(self) -> tuple[SystemRow, ...]:
         names = available(self.has_test)
         return tuple(
             SystemRow(
                 system,
                 k,
-                {m: self.value(m, system, k).estimate(METRICS[m].low, METRICS[m].high) for m in names},
+                {m: self.measured(m, k, system).estimate(METRICS[m].low, METRICS[m].high) for m in names},
             )
             for system in self.swept.systems
             for k in self.swept.ks
@@ -85,7 +78,7 @@ class Measures:
         metrics = [name for name in CONTRASTED if self.has_test or not METRICS[name].needs_test]
         pairs = [(a, b) for i, a in enumerate(systems) for b in systems[i + 1 :]]
         for k in self.swept.ks:
-            asked = [(m, a, b, self.difference(m, a, b, k)) for a, b in pairs for m in metrics]
+            asked = [(m, a, b, self.measured(m, k, a, b)) for a, b in pairs for m in metrics]
             corrected = holm([found.p if found.users >= LEAST_USERS else math.nan for *_, found in asked])
             contrasts += [
                 Contrast(m, k, a, b, measured.estimate(), float(p))

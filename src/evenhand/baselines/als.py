@@ -178,8 +178,7 @@ class _HalfStep:
 
         def solve(rows: np.ndarray) -> None:
             here = torch.from_numpy(rows).to(others.device)
-            more = torch.from_numpy(self.more[rows]).to(others)
-            system = Systems(padded, self.indptr, self.columns, rows, self.shared, more, self.alpha, most)
+            system = Systems(self, padded, rows, most)
             if self.steps:
                 result[here] = conjugate_gradients(system, self.start[here], self.steps)
             else:
@@ -212,29 +211,19 @@ def _rows_by_threads(device: torch.device) -> Iterator[_ForEach]:
 class Systems:
     """The normal equations of some rows, which need not be written out to be multiplied with."""
 
-    def __init__(
-        self,
-        padded: Tensor,
-        indptr: np.ndarray,
-        columns: np.ndarray,
-        rows: np.ndarray,
-        shared: Tensor,
-        more: Tensor,
-        alpha: float,
-        most: int,
-    ) -> None:
-        self.padded, self.shared, self.alpha, self.n_rows = padded, shared, alpha, len(rows)
+    def __init__(self, step: _HalfStep, padded: Tensor, rows: np.ndarray, most: int) -> None:
+        self.padded, self.shared, self.alpha, self.n_rows = padded, step.shared, step.alpha, len(rows)
+        more = torch.from_numpy(step.more[rows]).to(padded)
         self.more = more[:, None] if bool(more.any()) else None
         width = max(1, most // (len(rows) * padded.shape[1]))
         self.pieces = [
             torch.from_numpy(index).to(padded.device)
-            for index in _padded_columns(indptr, columns, rows, len(padded) - 1, width)
+            for index in _padded_columns(step.indptr, step.columns, rows, len(padded) - 1, width)
         ]
         # A row too long for one piece is gathered again whenever it is needed; most rows are gathered once.
         self.kept = self._gathered(self.pieces[0]) if len(self.pieces) == 1 else None
-        self.right = (1 + alpha) * sum(
-            (mine.sum(1) for mine in self.vectors()), padded.new_zeros(len(rows), padded.shape[1])
-        )
+        sums = (mine.sum(1) for mine in self.vectors())
+        self.right = (1 + step.alpha) * sum(sums, padded.new_zeros(len(rows), padded.shape[1]))
 
     def vectors(self) -> Iterator[Tensor]:
         """Y_u of every row, [n, ≤ width, d] at a time."""

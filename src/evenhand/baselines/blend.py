@@ -114,8 +114,7 @@ class Blend(Baseline):
     ) -> tuple[BlendModel, Blend]:
         if self.shares != "auto":
             return self._with_shares(self.shares, train, seed, device, run), self
-        again = held is None or not len(held)
-        rest, held = held_out_share(train, HELD_OUT) if held is None or again else (train, held)
+        rest, held, again = held_apart(train, held)
         fits = self._fitted(rest, held, seed, device, run)
         signed = [part.name in SIGNED for part in self.parts]
         lists = Shortlists.of([cast("Part", fit.model) for fit in fits], rest, held, signed)
@@ -153,6 +152,13 @@ class Blend(Baseline):
     def info(self, label: str, settled: dict[str, float]) -> dict[str, Any]:
         """What the model says of itself: the parts with their shares, under the name that was asked for."""
         return {**self.description(), "method": label, "settled": settled}
+
+
+def held_apart(
+    train: Interactions, held: Interactions | None, rule: str = "random"
+) -> tuple[Interactions, Interactions, bool]:
+    """What to fit to and what to settle shares on, and whether that was taken out of train, for lack of any."""
+    return (train, held, False) if held is not None and len(held) else (*held_out_share(train, HELD_OUT, rule), True)
 
 
 def fit_part(

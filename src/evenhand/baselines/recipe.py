@@ -16,14 +16,14 @@ import torch
 
 from evenhand.baselines.als import ALS
 from evenhand.baselines.base import Baseline, check_number
-from evenhand.baselines.blend import HELD_OUT, SIGNED, Blend, Workshop, fit_part, lasting, part_name
+from evenhand.baselines.blend import SIGNED, Blend, Workshop, fit_part, held_apart, lasting, part_name
 from evenhand.baselines.ease import EASE
 from evenhand.baselines.ensemble import MOST_USERS, K, Shortlists, found_weights
 from evenhand.baselines.gfcf import GFCF
 from evenhand.baselines.itemknn import ItemKNN
 from evenhand.baselines.popular import Popular
 from evenhand.data.interactions import Interactions
-from evenhand.data.splits import has_order, held_out_share
+from evenhand.data.splits import has_order
 from evenhand.encoders import MF, Encoder, LightGCN
 from evenhand.models.base import Model
 from evenhand.models.blend_model import BlendModel, Part
@@ -100,10 +100,7 @@ class Recipe(Baseline):
     def settle(
         self, train: Interactions, held: Interactions | None, seed: int, device: torch.device, run: RunOptions = PLAIN
     ) -> tuple[BlendModel, Blend]:
-        again = held is None or not len(held)
-        rest, held = (
-            held_out_share(train, HELD_OUT, AIMS[self.aim or "log"]) if held is None or again else (train, held)
-        )
+        rest, held, again = held_apart(train, held, AIMS[self.aim or "log"])
         aim = self.aim or aim_of(rest, held)
         search = Search(self, aim, rest, held, seed, device, Workshop(run.checkpoints, rest, held, seed), run.on_epoch)
         search.run()

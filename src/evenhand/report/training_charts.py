@@ -163,8 +163,6 @@ class Spread:
 class TrainingStory:
     """What a report tells of the training behind the lists."""
 
-    sentence: str
-    """The sentence that sums the comparison up."""
     protocol: str
     judged_on: str
     """Where the curves of accuracy were measured after each epoch: "validation" or "test"."""
@@ -178,7 +176,6 @@ class TrainingStory:
     def of(result: CompareResult) -> TrainingStory:
         """The story of a comparison; baselines have no epochs, and so no curves."""
         return TrainingStory(
-            sentence=result.sentence,
             protocol=result.protocol,
             judged_on="test" if result.protocol == "paper" else "validation",
             seeds=len(result.seeds),
