@@ -28,8 +28,6 @@ OTHERS, MISSING = "all others", "not given"
 
 @dataclass(frozen=True, eq=False)
 class Division:
-    """Users or items in parts."""
-
     by: str
     labels: tuple[str, ...]
     part: np.ndarray
@@ -128,8 +126,6 @@ def _quarters(by: str, numbers: np.ndarray) -> Division:
 
 @dataclass(frozen=True, eq=False)
 class Attributes:
-    """The divisions that were asked for, and the items' titles."""
-
     users: tuple[Division, ...] = ()
     items: tuple[Division, ...] = ()
     titles: pa.Array | None = None

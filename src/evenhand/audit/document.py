@@ -54,7 +54,6 @@ def to_json(audit: Audit) -> dict[str, Any]:
 
 
 def from_json(document: Mapping[str, Any]) -> Audit:
-    """What `to_json` wrote."""
     if document.get("evenhand_audit") != FORMAT:
         raise InputError("this is not the JSON of an audit; write one with `evenhand audit --save`.")
     try:
@@ -115,7 +114,6 @@ def _built(value: Any, kind: Any) -> Any:
 
 
 def _metric(found: Estimate) -> dict[str, Any]:
-    """As in `compare` and `evaluate`."""
     return {"mean": found.value, "std": None, "values": [found.value], "low": found.low, "high": found.high}
 
 

@@ -163,7 +163,6 @@ class Draws:
         return self.observed[self.place[key]]
 
     def measure(self, formula: Callable[[Get], Any]) -> Measured:
-        """A number that is a formula of sums."""
         with np.errstate(divide="ignore", invalid="ignore"):
             value = float(formula(lambda key: self.observed[self.place[key]]))
             drawn = np.asarray(formula(lambda key: self.drawn[:, self.place[key]]), dtype=np.float64)

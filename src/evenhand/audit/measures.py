@@ -21,8 +21,6 @@ from evenhand.utils.world import World
 
 
 class Measures:
-    """Answers for any metric, system and k."""
-
     def __init__(self, swept: Swept, reference: Reference, systems: Mapping[str, Lists]) -> None:
         self.swept, self.has_test = swept, reference.has_test
         self.places = {name: i for i, name in enumerate(swept.systems)}

@@ -14,8 +14,6 @@ from evenhand.utils.text import html_table
 
 @dataclass(frozen=True)
 class SystemRow:
-    """Every metric of one system at one k."""
-
     name: str
     k: int
     metrics: Mapping[str, Estimate]

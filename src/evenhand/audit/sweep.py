@@ -64,8 +64,6 @@ Watcher = Callable[[Block, Mapping[str, Mapping[int, Terms]], Mapping[str, Slots
 
 @dataclass(eq=False)
 class Swept:
-    """What the pass gathered."""
-
     systems: tuple[str, ...]
     ks: tuple[int, ...]
     means: dict[int, Moments]

@@ -156,7 +156,6 @@ def solvable(baseline: Baseline) -> Iterator[None]:
 
 
 def check_integer(name: str, value: Any, least: int = 1) -> None:
-    """A parameter that counts something."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InputError(f"{name} must be a whole number of at least {least}, not {value}.")
     _check_size(name, value)

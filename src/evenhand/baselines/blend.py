@@ -97,7 +97,6 @@ class Blend(Baseline):
         return tuple(part_name(part) for part in self.parts)
 
     def parameters(self) -> dict[str, Any]:
-        """As they are written."""
         shares = self.shares if self.shares == "auto" else "+".join(f"{share:g}" for share in self.shares)
         return {"parts": "+".join(self.names), "shares": shares}
 

@@ -140,7 +140,6 @@ class Tried:
     """The method before its recency was settled, by which it is kept."""
 
     def record(self, share: float) -> dict[str, Any]:
-        """For the table of what was tried."""
         return {
             "part": part_name(self.method),
             "ndcg": self.ndcg,

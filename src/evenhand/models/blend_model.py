@@ -103,7 +103,6 @@ class BlendModel(Model):
 
     @property
     def seen(self) -> Interactions:  # type: ignore[override]
-        """The pairs that the scores of the parts are made of."""
         return self.known if self.fitted_to is None else self.fitted_to
 
     def scorer(self, replica: int) -> Score:

@@ -173,6 +173,5 @@ def load(folder: str | Path, *, verify: bool = True) -> Model:
 
 
 def on_cpu(vectors: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """Both matrices in main memory, as a model keeps them."""
     users, items = vectors
     return users.to("cpu", torch.float32), items.to("cpu", torch.float32)

@@ -187,7 +187,6 @@ def _assembled(folder: Path, config: _Config) -> Model:
 
 
 def _part(kind: str, tensors: Mapping[str, Tensor], pairs: pa.Table, common: Mapping[str, Any]) -> Part:
-    """A model that is not made of others."""
     if kind in TABLES:
         seen = common["known"].take(pairs["touched"].to_numpy())
         recency = float(tensors.get("recency", torch.tensor(0.0)))
@@ -275,7 +274,6 @@ def _verify(folder: Path, config: _Config) -> None:
 
 
 def _pairs(model: Model) -> dict[str, pa.Array]:
-    """The columns of known.arrow."""
     known = model.known
     columns = {"user": pa.array(known.users), "item": pa.array(known.items)}
     if model.seen is not None:

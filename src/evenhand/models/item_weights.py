@@ -79,7 +79,6 @@ def summed_rows(
 
 
 def is_csr(indptr: np.ndarray, columns: np.ndarray, n_rows: int, n_columns: int) -> bool:
-    """Whether these can be the rows of a sparse matrix."""
     return (
         indptr.shape == (n_rows + 1,)
         and n_rows >= 0

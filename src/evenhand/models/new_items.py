@@ -326,7 +326,6 @@ TABLES: Mapping[str, type[ItemTable]] = {
 
 
 def with_new_items(model: M, source: Any, *, item: str, attributes: Any, exposure: float) -> M:
-    """What `Model.with_new_items` does."""
     if not 0 < exposure <= 100:
         raise InputError(f"exposure is a number above 0, 1 being an average item's, not {exposure}.")
     ids, table = read_attributes(source, item, attributes)

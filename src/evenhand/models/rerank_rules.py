@@ -108,13 +108,9 @@ Gain = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Method:
-    """A way to re-rank."""
-
     pick: Pick
     strength: float
     """The strength without a choice on validation."""
-    says: str
-    """What it does, in a sentence."""
 
 
 def calibrated(block: Block, strength: float, k: int) -> np.ndarray:
@@ -152,10 +148,10 @@ def compensated(block: Block, strength: float, k: int) -> np.ndarray:
 
 
 METHODS: dict[str, Method] = {
-    "calibrated": Method(calibrated, 0.1, "The list's mix of head, mid and tail follows the user's history."),
-    "xquad": Method(xquad, 0.3, "Cold items enter as the user's history asks for them."),
-    "xquad-binary": Method(xquad_binary, 0.3, "The same, but one cold item in the list is enough."),
-    "compensated": Method(compensated, 0.05, "Scores lose a handicap that grows with popularity."),
+    "calibrated": Method(calibrated, 0.1),
+    "xquad": Method(xquad, 0.3),
+    "xquad-binary": Method(xquad_binary, 0.3),
+    "compensated": Method(compensated, 0.05),
 }
 
 
@@ -169,7 +165,6 @@ def divergence(p: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 def _bits(p: np.ndarray) -> np.ndarray:
-    """The entropy along the last axis."""
     return -(p * np.log2(p, out=np.zeros_like(p), where=p > 0)).sum(-1)
 
 

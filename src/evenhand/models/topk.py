@@ -57,12 +57,10 @@ class Products:
 
 
 def by_product(user_vectors: Tensor, item_vectors: Tensor) -> Score:
-    """Scores as inner products of the vectors [n_users, d] and [n_items, d]."""
     return Products(user_vectors.detach(), item_vectors.detach())
 
 
 def check_lists(users: int, k: int, slot: int = _SLOT) -> None:
-    """Refuse lists that memory has no room for."""
     if (size := users * k * slot) > _WORTH_ASKING:
         what = f"a list of {k:,} items for each of {users:,} users"
         check_memory(size, torch.device("cpu"), what, "ask for fewer users at a time, or for shorter lists")

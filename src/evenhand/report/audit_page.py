@@ -187,7 +187,6 @@ def _chosen(one: Answer) -> str:
 
 
 def _full_table(audit: Audit, metrics: Sequence[str]) -> Table:
-    """Every metric of every system at every k."""
     by_k = [_cells([row for row in audit.rows if row.k == k], metrics, digits=4) for k in audit.ks]
     return Table(
         "Every metric at every list length",

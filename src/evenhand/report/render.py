@@ -70,8 +70,6 @@ def without_folder(word: str) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """The heading of a column."""
-
     title: str
     meaning: str = ""
     """Shown while the pointer rests on the heading."""

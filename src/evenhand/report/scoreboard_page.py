@@ -22,7 +22,6 @@ Row = Mapping[str, Any]
 
 
 def scoreboard_markdown(board: Mapping[str, Any]) -> str:
-    """The whole page."""
     tests = [{**one, "set": _plain(one["set"])} for one in board["tests"]]
     shown = [one for one in tests if one["rows"]]
     names = dict.fromkeys(one["set"] for one in shown)
@@ -102,7 +101,6 @@ def _set(tests: Sequence[Row]) -> dict[str, Any]:
 
 
 def _highest(one: Row) -> float | None:
-    """The highest NDCG of ours."""
     return max((row["metrics"]["ndcg"]["mean"] for row in one["rows"] if row["metrics"]), default=None)
 
 

@@ -49,7 +49,6 @@ def write_search_page(
 
 
 def search_page(result: TuneResult, *, data: str, protocol: str, origin: Origin | None = None) -> str:
-    """The whole document."""
     failed = sum(trial.problem is not None for trial in result.trials)
     facts = [
         ("trials", len(result.trials)),
@@ -113,7 +112,6 @@ def _trial_row(result: TuneResult, trial: Trial) -> list[Cell | str]:
 
 
 def _measured(trial: Trial, axis: int) -> Cell:
-    """One of the values with its interval."""
     if trial.problem:
         return Cell(number(None), float("nan"))
     found = estimate(trial, axis)

@@ -85,7 +85,6 @@ def _called(quantity: str) -> str:
 
 
 def _words(story: TrainingStory, quantity: str, called: str, curves: Sequence[Curve]) -> tuple[str, str]:
-    """Title and caption."""
     where = story.judged_on
     marks = "the band spans the seeds, the mark is the chosen epoch."
     if quantity in NEGATIVES:

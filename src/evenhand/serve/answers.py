@@ -115,7 +115,6 @@ class Answers:
         return items[0][items[0] >= 0], scores[0][items[0] >= 0]
 
     def similar(self, item: object, k: int) -> dict[str, Any]:
-        """The items most like one."""
         place = self._items.get(str(item))
         if place is None:
             raise RefusedError(404, f"the model does not know the item {str(item)!r}.")

@@ -44,7 +44,6 @@ def serve(
 
 
 def server_of(hot: HotModel) -> uvicorn.Server:
-    """Not yet running."""
     import uvicorn
 
     from evenhand.serve.web import MOST_BYTES, application
