@@ -19,13 +19,16 @@ from evenhand.utils.world import World
 
 MOST_SHOWN = 20
 """At most this number of items of a history or of what was wanted."""
+_TASTES = ("niche", "diverse", "blockbuster")
+"""As `by_taste` numbers them."""
 
 
-class Notable:
+class Examples:
     """Keeps, for the first system at one k, the few counts per user that examples are chosen by."""
 
-    def __init__(self, reference: Reference, systems: Mapping[str, Lists], k: int) -> None:
-        self.first, self.k = next(iter(systems)), k
+    def __init__(self, reference: Reference, systems: Mapping[str, Lists], k: int, titles: pa.Array | None) -> None:
+        self.reference, self.systems, self.k, self.titles = reference, systems, k, titles
+        self.first = next(iter(systems))
         self.taste = by_taste(reference, audience_of(reference, systems)).part
         self.columns = {
             name: np.full(reference.n_users, np.nan, dtype=np.float32)
@@ -54,81 +57,62 @@ class Notable:
                 mine = np.where(np.isnan(mine), others, mine)
             self.columns[name] = mine
 
-
-def choose_examples(
-    reference: Reference, systems: Mapping[str, Lists], notable: Notable, titles: pa.Array | None, k: int
-) -> tuple[Example, ...]:
-    """Up to four users, each the first by id among those the rule fits best, nobody twice."""
-    has_list = np.logical_and.reduce([lists.served for lists in systems.values()])
-    column = {name: np.where(has_list, values, np.nan) for name, values in notable.columns.items()}
-    niche, diverse, blockbuster = (notable.taste == part for part in range(3))
-    if reference.has_test:
-        middle = np.nanmedian(column["hits"]) if np.isfinite(column["hits"]).any() else 0.0
-        rules = [
-            ("niche taste, most hot items shown that were not wanted", _among(column["wrong_hot"], niche)),
-            ("most cold items wanted and missed", column["missed_cold"]),
-            ("blockbuster taste, most hits", _among(column["hits"], blockbuster)),
-            (
-                "diverse taste, as many hits as the median user",
-                _among(-np.abs(column["hits"] - middle), diverse),
-            ),
+    def chosen(self) -> tuple[Example, ...]:
+        """Up to four users, each the first by id among those the rule fits best, nobody twice."""
+        has_list = np.logical_and.reduce([lists.served for lists in self.systems.values()])
+        column = {name: np.where(has_list, values, np.nan) for name, values in self.columns.items()}
+        shown, hits = column["shown"], column["hits"]
+        middle = np.nanmedian(hits) if np.isfinite(hits).any() else 0.0
+        with_test = [
+            ("niche taste, most hot items shown that were not wanted", "niche", column["wrong_hot"]),
+            ("most cold items wanted and missed", None, column["missed_cold"]),
+            ("blockbuster taste, most hits", "blockbuster", hits),
+            ("diverse taste, as many hits as the median user", "diverse", -np.abs(hits - middle)),
         ]
-    else:
-        rules = [
-            ("niche taste, most popular list", _among(column["shown"], niche)),
-            ("blockbuster taste, least popular list", _among(-column["shown"], blockbuster)),
-            ("diverse taste, most popular list", _among(column["shown"], diverse)),
+        without = [
+            ("niche taste, most popular list", "niche", shown),
+            ("blockbuster taste, least popular list", "blockbuster", -shown),
+            ("diverse taste, most popular list", "diverse", shown),
         ]
-    chosen: dict[int, str] = {}
-    for why, merit in rules:
-        merit = merit.copy()
-        merit[list(chosen)] = np.nan
-        if np.isfinite(merit).any():
-            chosen[int(np.nanargmax(merit))] = f"{why} (by {notable.first}, top {k})"
-    return tuple(_example(reference, systems, titles, user, why, k) for user, why in chosen.items())
+        tastes = {None: self.taste >= -1} | {name: self.taste == n for n, name in enumerate(_TASTES)}
+        found: dict[int, str] = {}
+        for why, taste, merit in with_test if self.reference.has_test else without:
+            merit = np.where(tastes[taste], merit, np.nan)
+            merit[list(found)] = np.nan
+            if np.isfinite(merit).any():
+                found[int(np.nanargmax(merit))] = f"{why} (by {self.first}, top {self.k})"
+        return tuple(self._example(user, why) for user, why in found.items())
 
+    def _example(self, user: int, why: str) -> Example:
+        known, hot, titles = self.reference.known, self.reference.hot, self.titles
+        had, wanted = known.row(user), self.reference.test.row(user)
+        tops = {name: one.top(np.array([user]), self.k)[0] for name, one in self.systems.items()}
 
-def _among(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    return np.where(mask, values, np.nan)
+        def shown(items: np.ndarray) -> tuple[Shown, ...]:
+            names = [None] * len(items) if titles is None else titles.take(pa.array(items)).to_pylist()
+            return tuple(
+                Shown(str(known.item_ids[item]), name, bool(hot[item]), item in wanted)
+                for item, name in zip(items.tolist(), names, strict=True)
+            )
 
+        return Example(
+            user=str(known.user_ids[user]),
+            why=why,
+            history=shown(self._history(user)[:MOST_SHOWN]),
+            wanted=shown(self._by_popularity(wanted)[:MOST_SHOWN]),
+            # Known items alone: an unknown one has no id here any more.
+            lists={name: shown(top[top >= 0]) for name, top in tops.items()},
+            n_history=len(had),
+            n_wanted=len(wanted),
+        )
 
-def _example(
-    reference: Reference, systems: Mapping[str, Lists], titles: pa.Array | None, user: int, why: str, k: int
-) -> Example:
-    wanted = reference.test.row(user)
+    def _history(self, user: int) -> np.ndarray:
+        """The user's train items, latest first where times are known, else most popular first."""
+        known = self.reference.known
+        if known.timestamps is None:
+            return self._by_popularity(known.row(user))
+        when = known.timestamps[known.indptr[user] : known.indptr[user + 1]]
+        return known.row(user)[np.argsort(-np.nan_to_num(when, nan=-np.inf), kind="stable")]
 
-    def shown(items: np.ndarray) -> tuple[Shown, ...]:
-        return tuple(_shown(reference, titles, int(item), int(item) in set(wanted.tolist())) for item in items)
-
-    return Example(
-        user=str(reference.known.user_ids[user]),
-        why=why,
-        history=shown(_history(reference, user)[:MOST_SHOWN]),
-        wanted=shown(_by_popularity(reference, wanted)[:MOST_SHOWN]),
-        lists={name: shown(_filled(one.top(np.array([user]), k)[0])) for name, one in systems.items()},
-        n_history=len(reference.known.row(user)),
-        n_wanted=len(wanted),
-    )
-
-
-def _filled(top: np.ndarray) -> np.ndarray:
-    """Known items alone: an unknown one has no id here any more."""
-    return top[top >= 0]
-
-
-def _history(reference: Reference, user: int) -> np.ndarray:
-    """The user's train items, latest first where times are known, else most popular first."""
-    items = reference.known.row(user)
-    if reference.known.timestamps is None:
-        return _by_popularity(reference, items)
-    when = reference.known.timestamps[reference.known.indptr[user] : reference.known.indptr[user + 1]]
-    return items[np.argsort(-np.nan_to_num(when, nan=-np.inf), kind="stable")]
-
-
-def _by_popularity(reference: Reference, items: np.ndarray) -> np.ndarray:
-    return items[np.argsort(-reference.items.counts[items], kind="stable")]
-
-
-def _shown(reference: Reference, titles: pa.Array | None, item: int, wanted: bool) -> Shown:
-    title = None if titles is None else titles[item].as_py()
-    return Shown(str(reference.known.item_ids[item]), title, bool(reference.hot[item]), wanted)
+    def _by_popularity(self, items: np.ndarray) -> np.ndarray:
+        return items[np.argsort(-self.reference.items.counts[items], kind="stable")]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenhand.audit.examples import Notable, choose_examples
+from evenhand.audit.examples import Examples
 from evenhand.audit.findings import find
 from evenhand.audit.measures import Measures
 from evenhand.audit.reference import Reference, read_reference
@@ -66,10 +66,11 @@ def audit(
     attributes = read_attributes(reference, users_file, items_file, title, tuple(slice_by), reading)
 
     headline = 10 if 10 in ks else min(ks)
-    slices, notable = Slices(reference, systems, headline, attributes), Notable(reference, systems, headline)
-    watchers, more_sums = (slices.watch, notable.watch), list(slices.moments.values())
+    slices = Slices(reference, systems, headline, attributes)
+    examples = Examples(reference, systems, headline, attributes.titles)
+    watchers, more_sums = (slices.watch, examples.watch), list(slices.moments.values())
     swept = sweep(reference, systems, ks, watchers, progress, more_sums=more_sums)
-    notable.share(World.current())
+    examples.share(World.current())
     measures = Measures(swept, reference, systems)
     rows, contrasts, demand = measures.rows(), measures.contrasts(), reference.demand()
     return Audit(
@@ -85,7 +86,7 @@ def audit(
         demand=demand,
         exposure=_exposure(swept, headline),
         confusion=measures.confusion(),
-        examples=choose_examples(reference, systems, notable, attributes.titles, headline),
+        examples=examples.chosen(),
     )
 
 
