@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -66,17 +67,14 @@ class Asked:
             strange |= new
         others = asked.filter(pa.array(strange)) if fallback else asked[:0]
         allowed = _allowed(known.item_ids, exclude, only, notes)
-        pairs = None if exclude_pairs is None else _read(exclude_pairs)
-        if pairs is not None:
-            _count_unknown(pairs, known, notes)
-        return Asked(
-            place[~strange],
-            others,
-            allowed,
-            _over(pairs, known.user_ids, known.item_ids),
-            _over(pairs, others, known.item_ids) if len(others) else None,
-            tuple(notes),
-        )
+        pairs = of_others = None
+        if exclude_pairs is not None:
+            with suppress(NoRowsError):
+                given = as_interactions(exclude_pairs)
+                _count_unknown(given, known, notes)
+                pairs = _over(given, known.user_ids, known.item_ids)
+                of_others = _over(given, others, known.item_ids) if len(others) else None
+        return Asked(place[~strange], others, allowed, pairs, of_others, tuple(notes))
 
     def cut(self, begin: int, end: int, others: bool) -> Asked:
         """The same for some of the users, and with or without those who get the popular items."""
@@ -148,21 +146,8 @@ def _counted(mask: np.ndarray, noun: str, where: str = "") -> str:
     return f"{n:,} of {count(len(mask), noun)}{where} {'is' if n == 1 else 'are'}"
 
 
-def _read(pairs: Any) -> Interactions | None:
-    if isinstance(pairs, Interactions):
-        return pairs
-    from evenhand.data.reading.read import read_interactions
-
-    try:
-        return read_interactions(pairs, allow_small=True)
-    except NoRowsError:
-        return None
-
-
-def _over(pairs: Interactions | None, user_ids: pa.Array, item_ids: pa.Array) -> Interactions | None:
+def _over(pairs: Interactions, user_ids: pa.Array, item_ids: pa.Array) -> Interactions:
     """Those of the pairs whose user and item are among the ids."""
-    if pairs is None:
-        return None
     users = positions(pairs.user_ids, user_ids)[pairs.users]
     items = positions(pairs.item_ids, item_ids)[pairs.items]
     both = (users >= 0) & (items >= 0)
@@ -183,41 +168,20 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
     return with_notes(table, dict.fromkeys(note for one in tables for note in notes_of(one)))
 
 
-def usable_history(history: Any, model: Interactions) -> Interactions:
-    """The history over the items of the pairs a model knows; its notes say what could not be used."""
-    if not isinstance(history, Interactions):
-        from evenhand.data.reading.read import read_interactions
+def as_interactions(source: Any) -> Interactions:
+    """What a file or table holds, however small."""
+    if isinstance(source, Interactions):
+        return source
+    from evenhand.data.reading.read import read_interactions
 
-        history = read_interactions(history, allow_small=True)
-    usable = _restrict(history, model.item_ids)
-    again = int((positions(usable.user_ids, model.user_ids) >= 0).sum())
-    if not again:
-        return usable
-    note = (
-        f"{again:,} of {count(usable.n_users, 'user')} {'is' if again == 1 else 'are'} known to the model "
-        "already; scores come of the history given now, and what it knew of them is not recommended either."
-    )
-    return replace(usable, notes=(*usable.notes, note))
+    return read_interactions(source, allow_small=True)
 
 
-def with_earlier(history: Interactions, model: Interactions) -> Interactions:
-    """The history, and what the model knew of the same users: neither is recommended again."""
-    place = positions(model.user_ids, history.user_ids)[model.users]
-    again = place >= 0
-    if not again.any():
-        return history
-    earlier = Interactions.from_pairs(
-        place[again], model.items[again], user_ids=history.user_ids, item_ids=history.item_ids
-    )
-    return history.union(earlier).with_notes(*history.notes)
-
-
-def _restrict(history: Interactions, item_ids: pa.Array) -> Interactions:
-    """The history over the model's items, and over the users who have any of them."""
-    place = positions(history.item_ids, item_ids)
-    usable = place[history.items] >= 0
-    counts = np.bincount(history.users[usable], minlength=history.n_users)
-    left = counts > 0
+def usable_history(source: Any, model: Interactions) -> Interactions:
+    """A history over the model's items and the users who have any of them; its notes say what could not be used."""
+    history = as_interactions(source)
+    usable = (positions(history.item_ids, model.item_ids) >= 0)[history.items]
+    left = np.bincount(history.users[usable], minlength=history.n_users) > 0
     if not left.any():
         raise InputError("none of the new users' items is known to the model; check the item column.")
     notes = list(history.notes)
@@ -232,11 +196,17 @@ def _restrict(history: Interactions, item_ids: pa.Array) -> Interactions:
     if not left.all():
         names = listed(history.user_ids.filter(pa.array(~left)).to_pylist())
         notes.append(f"Left out, having no item that the model knows: {names}.")
-    new_index = np.cumsum(left) - 1
-    return Interactions.from_pairs(
-        new_index[history.users[usable]],
-        place[history.items[usable]],
-        user_ids=history.user_ids.filter(pa.array(left)),
-        item_ids=item_ids,
-        notes=tuple(notes),
-    )
+    found = _over(history, history.user_ids.filter(pa.array(left)), model.item_ids)
+    again = positions(found.user_ids, model.user_ids) >= 0
+    if again.any():
+        notes.append(
+            f"{_counted(again, 'user')} known to the model already; scores come of the history given now, and what it "
+            "knew of them is not recommended either."
+        )
+    return found.with_notes(*notes)
+
+
+def with_earlier(history: Interactions, model: Interactions) -> Interactions:
+    """The history, and what the model knew of the same users: neither is recommended again."""
+    earlier = _over(model, history.user_ids, history.item_ids)
+    return history.union(earlier).with_notes(*history.notes) if len(earlier) else history

@@ -18,6 +18,7 @@ from evenhand.data.reading.columns import source_label
 from evenhand.data.splits import Split, share_vocabulary
 from evenhand.metrics.lists import ListColumns, ListTable, read_lists
 from evenhand.metrics.users import NO_ITEM, UNKNOWN_ITEM, score_lists
+from evenhand.models.filters import as_interactions
 from evenhand.models.rerank_rules import METHODS, Block, Method, Popularity
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.text import count
@@ -136,17 +137,12 @@ def _check(method: str, strength: float | None, k: int, validation: Any, toleran
 
 def _parts(train: Any, validation: Any) -> tuple[Interactions, Interactions | None, list[str]]:
     """Train and, where it is given, validation without what train has, over one vocabulary; and notes."""
-    from evenhand.data.reading.read import read_interactions
-
-    def read(source: Any) -> Interactions:
-        return source if isinstance(source, Interactions) else read_interactions(source, allow_small=True)
-
-    known = read(train)
+    known = as_interactions(train)
     if not len(known):
         raise InputError("train is empty, so nothing is known of popularity.")
     if validation is None:
         return known, None, list(known.notes)
-    parts, odd = share_vocabulary({"train": known, "validation": read(validation)})
+    parts, odd = share_vocabulary({"train": known, "validation": as_interactions(validation)})
     known, truth = parts.values()
     notes = [*known.notes, *truth.notes, *odd]
     repeated = known.contains(truth.users, truth.items)
