@@ -16,8 +16,9 @@ from evenhand.audit.result import (
     SliceRow,
     SystemRow,
 )
+from evenhand.experiments.compare import Row
 from evenhand.metrics.statistics import summarise
-from evenhand.report.training_charts import Spread, TrainingStory, curves_of
+from evenhand.report.training_charts import TrainingStory, curves_of
 
 SYSTEMS = ("ease", "auc-ns")
 
@@ -88,7 +89,8 @@ def sample_story(systems: tuple[str, ...] = SYSTEMS) -> TrainingStory:
         curves=tuple(c for place, name in enumerate(systems[1:]) for c in curves_of(name, _history(place))),
         chosen=dict.fromkeys(systems[1:], (9, 10, 12)),
         spreads=tuple(
-            Spread(name, 10, {"ndcg": summarise([0.33, 0.331, 0.334]), "ohr": summarise([0.6])}) for name in systems
+            Row(name, None, None, 10, {"ndcg": summarise([0.33, 0.331, 0.334]), "ohr": summarise([0.6])})
+            for name in systems
         ),
     )
 

@@ -15,8 +15,9 @@ from evenhand.audit.result import Audit, Contrast, Finding, SystemRow
 from evenhand.audit.run_audit import audit as run_audit
 from evenhand.data.splits import Split
 from evenhand.experiments.aims import ACCURACY, Answer
-from evenhand.experiments.compare import CompareResult
+from evenhand.experiments.compare import CompareResult, Row
 from evenhand.metrics.catalogue import HISTORY
+from evenhand.metrics.statistics import Summary
 from evenhand.report.audit_charts import (
     confusion_figure,
     exposure_figure,
@@ -40,7 +41,7 @@ from evenhand.report.render import (
     render,
     titled,
 )
-from evenhand.report.training_charts import Spread, TrainingStory, training_figures
+from evenhand.report.training_charts import TrainingStory, training_figures
 
 MOST_CONTRASTS = 120
 FACTS = {
@@ -270,13 +271,12 @@ def _change_table(audit: Audit) -> Table:
     return Table("Changes", ("System", "Metric", "Before", "Now", "Verdict"), rows)
 
 
-def _seed_table(spreads: Sequence[Spread], k: int) -> Table:
+def _seed_table(spreads: Sequence[Row], k: int) -> Table:
     """Means over seeds of what all have been measured by."""
     metrics = [m for m in HISTORY if all(m in spread.metrics for spread in spreads)]
-    rows = [(spread.name, *(_mean(spread, m) for m in metrics)) for spread in spreads if metrics]
+    rows = [(spread.name, *(_mean(spread[m]) for m in metrics)) for spread in spreads if metrics]
     return Table("Spread over seeds", ("System", *(titled(m, k) for m in metrics)), rows)
 
 
-def _mean(spread: Spread, metric: str) -> str:
-    found = spread.metrics[metric]
+def _mean(found: Summary) -> str:
     return number(found.mean, 4) + ("" if found.std is None else f" ± {number(found.std, 4)}")

@@ -14,8 +14,7 @@ from evenhand.report.charts import Figure
 from evenhand.report.render import brief, clean, listing, number, percent
 
 if TYPE_CHECKING:
-    from evenhand.experiments.compare import CompareResult
-    from evenhand.metrics.statistics import Summary
+    from evenhand.experiments.compare import CompareResult, Row
 
 MOST_QUANTITIES = 8
 NEGATIVES = {
@@ -150,15 +149,6 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Spread:
-    """One method at one k: every metric, measured once per seed."""
-
-    name: str
-    k: int
-    metrics: Mapping[str, Summary]
-
-
-@dataclass(frozen=True)
 class TrainingStory:
     """What a report tells of the training behind the lists."""
 
@@ -169,7 +159,7 @@ class TrainingStory:
     curves: tuple[Curve, ...]
     chosen: Mapping[str, tuple[int, ...]]
     """By method: the epoch that each seed's model was taken from, counted from 1."""
-    spreads: tuple[Spread, ...]
+    spreads: tuple[Row, ...]
 
     @staticmethod
     def of(result: CompareResult) -> TrainingStory:
@@ -180,7 +170,7 @@ class TrainingStory:
             seeds=len(result.seeds),
             curves=tuple(c for label, fit in result.fits.items() for c in curves_of(label, fit.history)),
             chosen={label: fit.epochs for label, fit in result.fits.items() if fit.epochs},
-            spreads=tuple(Spread(row.name, row.k, row.metrics) for row in result.rows),
+            spreads=result.rows,
         )
 
     def of_quantity(self, quantity: str) -> tuple[Curve, ...]:
