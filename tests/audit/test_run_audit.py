@@ -15,9 +15,9 @@ import pytest
 import evenhand as eh
 from audit_lists import LISTS, TEST, TRAIN, pairs
 from evenhand.audit import run_audit
-from evenhand.audit.divisions import by_values
 from evenhand.audit.document import from_json, to_json
 from evenhand.audit.result import Audit
+from evenhand.audit.slices import by_values
 from evenhand.metrics.catalogue import METRICS
 from run_cli import small_log
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from evenhand.audit.divisions import by_taste
 from evenhand.audit.reference import Reference
 from evenhand.audit.result import Example, Shown
+from evenhand.audit.slices import by_taste
 from evenhand.audit.sweep import Block, Terms, audience_of
 from evenhand.data.reading.wire import exchange_arrays
 from evenhand.metrics.lists import Lists

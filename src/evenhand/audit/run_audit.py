@@ -52,7 +52,7 @@ def audit(
 
     Under `torchrun` all processes read the same and share the users out; each then has the same result.
     """
-    from evenhand.audit.divisions import read_attributes
+    from evenhand.audit.slices import read_attributes
 
     ks = list_lengths(k)
     reading = dict(reading or {})

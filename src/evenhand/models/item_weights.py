@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -30,6 +30,7 @@ _MOST = 2**53
 """Up to here a float64 can count."""
 
 
+@dataclass(frozen=True, eq=False)
 class ItemTable(ABC):
     """What an item says about the others."""
 
@@ -47,9 +48,10 @@ class ItemTable(ABC):
     def row(self, item: int, n_items: int) -> Tensor:
         """[n_items]: the weights of one item, -inf where there is none."""
 
-    @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
         """All of it, by name; `from_tensors` makes it again."""
+        named = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: torch.as_tensor(value) for name, value in named.items() if value is not None}
 
     @classmethod
     @abstractmethod
@@ -124,9 +126,6 @@ class DenseTable(ItemTable):
             found[self.items.cpu()] = self.weights[place].cpu()
         return found
 
-    def tensors(self) -> dict[str, Tensor]:
-        return {"weights": self.weights} | ({} if self.items is None else {"items": self.items})
-
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> DenseTable:
         return cls(tensors["weights"], tensors.get("items"))
@@ -172,10 +171,6 @@ class SparseTable(ItemTable):
         found[torch.from_numpy(self.items[mine].astype(np.int64))] = torch.from_numpy(self.weights[mine])
         return found
 
-    def tensors(self) -> dict[str, Tensor]:
-        named = {"indptr": self.indptr, "items": self.items, "weights": self.weights}
-        return {name: torch.from_numpy(array) for name, array in named.items()}
-
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> SparseTable:
         return cls(*(tensors[name].numpy() for name in ("indptr", "items", "weights")))
@@ -205,9 +200,6 @@ class CountTable(ItemTable):
 
     def row(self, item: int, n_items: int) -> Tensor:
         raise InputError("a model of counts knows nothing of two items together; ask one of itemknn, ease or als.")
-
-    def tensors(self) -> dict[str, Tensor]:
-        return {"counts": self.counts}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> CountTable:
