@@ -123,15 +123,16 @@ class NewItems:
         """The mixtures that suit what `score` says of the known items."""
         users = self._users
         scores = score(users).cpu().numpy().astype(np.float64)
-        mean, ridge = scores @ self.weights / self._total, self._ridge
-        target = ridge.basis.T @ ((self._weighted.T @ scores.T) - self._total * np.outer(ridge.mean, mean))
+        mean = scores @ self.weights / self._total
+        usual, values, basis = self._ridge
+        target = basis.T @ ((self._weighted.T @ scores.T) - self._total * np.outer(usual, mean))
         left_out = {strength: self._left_out(strength, scores, mean, target) for strength in STRENGTHS}
         strength = max(STRENGTHS, key=lambda one: (self._recall(left_out[one]), one))
         scale = self._scale(scores, mean, left_out[strength])
         self.chosen.append({"strength": strength, "scale": round(scale, 4)})
-        within = (self.new @ ridge.basis - ridge.mean @ ridge.basis) / (ridge.values + strength)
-        slopes = scale * ridge.basis @ within.T
-        right = np.vstack([slopes, 1 / self._total - ridge.mean @ slopes])
+        within = (self.new @ basis - usual @ basis) / (values + strength)
+        slopes = scale * basis @ within.T
+        right = np.vstack([slopes, 1 / self._total - usual @ slopes])
         return Mix(sparse.csr_matrix(sparse.hstack([self._weighted, self.weights[:, None]], format="csr")), right)
 
     @cached_property
@@ -143,11 +144,12 @@ class NewItems:
         return sparse.diags(self.weights) @ self.own
 
     @cached_property
-    def _ridge(self) -> _Ridge:
+    def _ridge(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The weighted mean of the attributes, and their covariance (not divided by anything) as values and basis."""
         mean = np.asarray(self._weighted.sum(0)).ravel() / self._total
         covariance = (self.own.T @ self._weighted).toarray() - self._total * np.outer(mean, mean)
         values, basis = np.linalg.eigh(covariance)
-        return _Ridge(mean, values.clip(min=0), basis)
+        return mean, values.clip(min=0), basis
 
     @cached_property
     def _users(self) -> np.ndarray:
@@ -169,9 +171,9 @@ class NewItems:
 
         With h the item's own share in its prediction, leaving it out gives (prediction - h · own) / (1 - h).
         """
-        ridge, sample = self._ridge, self._sample
-        within = self.own[sample] @ ridge.basis - ridge.mean @ ridge.basis
-        solved = within / (ridge.values + strength)
+        (usual, values, basis), sample = self._ridge, self._sample
+        within = self.own[sample] @ basis - usual @ basis
+        solved = within / (values + strength)
         share = self.weights[sample] * ((solved * within).sum(1) + 1 / self._total)
         return ((solved @ target).T + mean[:, None] - share * scores[:, sample]) / (1 - share).clip(min=1e-9)
 
@@ -212,15 +214,6 @@ class NewItems:
             middle = (low + high) / 2
             low, high = (middle, high) if share(np.exp(middle)) < target else (low, middle)
         return float(np.exp((low + high) / 2))
-
-
-@dataclass(frozen=True, eq=False)
-class _Ridge:
-    """The weighted mean of the attributes, and their covariance (not divided by anything) as values and basis."""
-
-    mean: np.ndarray
-    values: np.ndarray
-    basis: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,6 +37,7 @@ from evenhand.report.render import (
     isolated,
     listing,
     main_groups,
+    measured,
     number,
     render,
     titled,
@@ -164,16 +165,7 @@ def _answer_table(answers: Mapping[str, Answer]) -> Table:
     rows: list[tuple[str | Cell, ...]] = [
         (
             label,
-            *(
-                Cell(
-                    number(one.values[label][ACCURACY].value, 3),
-                    float(one.values[label][ACCURACY].value),
-                    interval(one.values[label][ACCURACY], 3),
-                    interval=True,
-                    best=label == one.best,
-                )
-                for one in answers.values()
-            ),
+            *(measured(one.values[label][ACCURACY], best=label == one.best) for one in answers.values()),
         )
         for label in first.values
     ]
@@ -214,10 +206,10 @@ def _cell(row: SystemRow, metric: str, best: float | None, digits: int) -> Cell:
     estimate = row.metrics.get(metric)
     if estimate is None or math.isnan(estimate.value):
         return Cell(number(None), math.nan)
-    value, shown = float(estimate.value), number(estimate.value, digits)
     if _undefined(row, metric):
-        return Cell(shown, value, "none wanted" if metric.startswith("u") else "none shown")
-    return Cell(shown, value, interval(estimate, digits), interval=True, best=value == best)
+        why = "none wanted" if metric.startswith("u") else "none shown"
+        return Cell(number(estimate.value, digits), float(estimate.value), why)
+    return measured(estimate, digits, best=estimate.value == best)
 
 
 def best_value(rows: Sequence[SystemRow], metric: str) -> float | None:

@@ -1,7 +1,7 @@
 """From Altair charts to SVG that lives in a page, and what all charts share: colours, shapes, axes, legends.
 
-Charts are drawn once, when the page is written, in stand-in colours that become CSS variables. So one drawing
-serves light, dark and print, needs no script to appear, and takes a few kilobytes.
+Charts are drawn once, when the page is written, in colours that are CSS variables. So one drawing serves light, dark
+and print, needs no script to appear, and takes a few kilobytes.
 """
 
 from __future__ import annotations
@@ -23,23 +23,11 @@ from evenhand.report.render import Table, clean
 
 WIDTH = 380
 """All charts are this wide: two stand side by side on a desk, one fills a phone."""
-INK, MUTED, RULE, PAPER = "#f0f001", "#f0f002", "#f0f003", "#f0f004"
-DEMAND, DEMAND_EDGE = "#f0f005", "#f0f006"
-HOT, COLD, HOT_ERROR, COLD_ERROR = "#f0f011", "#f0f012", "#f0f013", "#f0f014"
-SERIES = ("#f0f021", "#f0f022", "#f0f023", "#f0f024", "#f0f025", "#f0f026")
-_COLOURS = {
-    INK: "var(--ink)",
-    MUTED: "var(--muted)",
-    RULE: "var(--rule)",
-    DEMAND: "var(--demand)",
-    DEMAND_EDGE: "var(--demand-edge)",
-    PAPER: "var(--paper)",
-    HOT: "var(--hot)",
-    COLD: "var(--cold)",
-    HOT_ERROR: "url(#hot-error)",
-    COLD_ERROR: "url(#cold-error)",
-    **{stand_in: f"var(--s{n})" for n, stand_in in enumerate(SERIES, 1)},
-}
+INK, MUTED, RULE, PAPER, DEMAND, DEMAND_EDGE, HOT, COLD = (
+    f"var(--{name})" for name in ("ink", "muted", "rule", "paper", "demand", "demand-edge", "hot", "cold")
+)
+HOT_ERROR, COLD_ERROR = "url(#hot-error)", "url(#cold-error)"
+SERIES = tuple(f"var(--s{n})" for n in range(1, 7))
 _SHAPES = {
     "circle": "M13 2a4 4 0 1 1-.01 0Z",
     "square": "M9.4 2.4h7.2v7.2H9.4Z",
@@ -188,8 +176,8 @@ def svg(drawing: alt.Chart | alt.LayerChart | alt.FacetChart, height: int, descr
 
 
 def _attributes(given: Mapping[str, str]) -> dict[str, str]:
-    """Page colours for stand-ins, tips by their own name, and nothing that the page's style decides."""
-    kept = {name: _COLOURS.get(value, value) for name, value in given.items() if _KEPT.fullmatch(name)}
+    """Tips by their own name, and nothing that the page's style decides."""
+    kept = {name: value for name, value in given.items() if _KEPT.fullmatch(name)}
     return kept | {"data-tip": given["aria-label"]} if "aria-label" in given else kept
 
 
@@ -200,7 +188,7 @@ def legend(names: Iterable[str], systems: Sequence[str]) -> tuple[tuple[Markup, 
 
 def system_key(place: int) -> Markup:
     """The line and shape of the system at this place, for a legend."""
-    dash, colour = _dash_of(place), _COLOURS[colour_of(place)]
+    dash, colour = _dash_of(place), colour_of(place)
     dashed = "" if dash == [1, 0] else f' stroke-dasharray="{" ".join(map(str, dash))}"'
     return legend_key(
         f'<path d="M1 6H25" stroke="{colour}" stroke-width="2"{dashed}/>'
@@ -213,9 +201,9 @@ def legend_key(inside: str) -> Markup:
     return Markup(f'<svg class="key" aria-hidden="true" viewBox="0 0 26 12">{inside}</svg>')
 
 
-def patch(stand_in: str) -> Markup:
+def patch(colour: str) -> Markup:
     """A filled box for a legend."""
     return Markup(
         '<svg class="key box" aria-hidden="true" viewBox="0 0 16 12">'
-        f'<rect x=".5" y=".5" width="15" height="11" fill="{_COLOURS[stand_in]}" stroke="var(--muted)"/></svg>'
+        f'<rect x=".5" y=".5" width="15" height="11" fill="{colour}" stroke="var(--muted)"/></svg>'
     )

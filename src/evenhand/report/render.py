@@ -114,6 +114,11 @@ class Table:
         return [[one if isinstance(one, Cell) else Cell(isolated(one)) for one in row] for row in self.rows]
 
 
+def measured(found: Estimate, digits: int = 3, *, best: bool = False) -> Cell:
+    """A cell with a number and, below it, its 95 % interval."""
+    return Cell(number(found.value, digits), float(found.value), interval(found, digits), interval=True, best=best)
+
+
 def _sort_key(value: float) -> str:
     """A number as the page's script reads it; undefined ones are empty, and sort last."""
     return "" if math.isnan(value) else repr(value).replace("inf", "Infinity")

@@ -23,8 +23,8 @@ from evenhand.report.render import (
     Table,
     clean,
     described,
-    interval,
     isolated,
+    measured,
     number,
     render,
     titled,
@@ -112,10 +112,7 @@ def _trial_row(result: TuneResult, trial: Trial) -> list[Cell | str]:
 
 
 def _measured(trial: Trial, axis: int) -> Cell:
-    if trial.problem:
-        return Cell(number(None), float("nan"))
-    found = estimate(trial, axis)
-    return Cell(number(found.value, 4), float(found.value), interval(found, 4), interval=True)
+    return Cell(number(None), float("nan")) if trial.problem else measured(estimate(trial, axis), 4)
 
 
 def _parameter(value: Any) -> Cell:
