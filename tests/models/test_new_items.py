@@ -119,7 +119,8 @@ def test_an_item_left_out_is_predicted_as_if_it_had_never_been_there(small: Any)
     added = added_to(model, small[2])
     scores = model.scores(added._users).double().numpy()
     mean = scores @ added.weights / added._total
-    target = added._ridge.basis.T @ ((added._weighted.T @ scores.T) - added._total * np.outer(added._ridge.mean, mean))
+    usual, _, basis = added._ridge
+    target = basis.T @ ((added._weighted.T @ scores.T) - added._total * np.outer(usual, mean))
     found = added._left_out(10.0, scores, mean, target)
     x = added.own.toarray()
     for place, item in enumerate(added._sample[:5]):
