@@ -8,7 +8,7 @@ several data sets, dense and sparse (docs/recipe.md), and no number on a test pa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, cast, get_args
 
 import numpy as np
@@ -315,48 +315,35 @@ def candidates(pairs: Interactions, aim: Aim, device: torch.device) -> dict[str,
     For the aim items, few neighbours and no popularity in the weights do best; for the others, many and some. Where
     there are times, what users had near each other counts too.
     """
-    even = aim == "items"
     on_gpu = device.type == "cuda"
-    knn = (
-        [
+    balances: tuple[tuple[float, float], ...]
+    ridges: tuple[float, ...]
+    if aim == "items":
+        knn = [
             ItemKNN(7, 0, "gram"),
-            ItemKNN(15, 0, "cosine", user_exponent=0.5, item_exponent=0.6),
+            ItemKNN(15, 0, user_exponent=0.5, item_exponent=0.6),
             ItemKNN(20, 0, "gram"),
             ItemKNN(10, 5),
         ]
-        if even
-        else [
+        near = ItemKNN(20, 0, "gram")
+        filters = [GFCF(0, 0, 0, 0), GFCF(64, -0.8, 0.2, 0.2, 2), GFCF(256, 0.1, 0, 0)]
+        balances, ridges = ((0.25, 0), (0.5, 0)), (100, 30)
+        als = [ALS(256, 30, 100), ALS(64, 10, 30, nu=1)]
+    else:
+        many: int | Literal["all"] = "all" if len(pairs) <= _ALL_NEIGHBOURS else 300
+        knn = [
             ItemKNN(100, 0, "gram", user_exponent=0.5),
-            ItemKNN("all" if len(pairs) <= _ALL_NEIGHBOURS else 300, 0, "gram", user_exponent=0.5, item_exponent=0.3),
+            ItemKNN(many, 0, "gram", user_exponent=0.5, item_exponent=0.3),
             ItemKNN(20, 0),
         ]
-    )
-    filters = (
-        [GFCF(0, 0, 0, 0), GFCF(64, -0.8, 0.2, 0.2, 2), GFCF(256, 0.1, 0, 0)]
-        if even
-        else [
-            GFCF(),
-            GFCF(64, -0.5, 0.4, 0.4, 2),
-            GFCF(32, 1, 0.3, 0.3, 1),
-            GFCF(256, 0.3, 0, 0.5),
-            GFCF(512, 0.1, 0, 0.5),
-        ]
-    )
-    near = [ItemKNN(20 if even else 300, 0, "gram", item_exponent=0.5 if even else 0.3, window=w) for w in (20, 5)]
-    # Many factors that weigh what was seen heavily for sparse logs, few that do not for dense ones.
-    als = (
-        [ALS(256, 30, 100), ALS(64, 10, 30, nu=1)]
-        if even
-        else [ALS(256, 100, 200, nu=1), ALS(64), ALS(256, 100, 500, nu=1)]
-    )
-    als += [ALS(512, 100, 200, nu=1)] if on_gpu and not even else []
-    ridges = [300, 100, 1000]
+        near = ItemKNN(300, 0, "gram", item_exponent=0.3)
+        filters = [GFCF(), GFCF(64, -0.5, 0.4, 0.4, 2), GFCF(32, 1, 0.3, 0.3, 1)]
+        filters += [GFCF(256, 0.3, 0, 0.5), GFCF(512, 0.1, 0, 0.5)]
+        balances, ridges = ((0.25, 0.5), (0, 1)), (300, 100, 1000)
+        # Many factors that weigh what was seen heavily for sparse logs, few that do not for dense ones.
+        als = [ALS(256, 100, 200, nu=1), ALS(64), ALS(256, 100, 500, nu=1)]
+        als += [ALS(512, 100, 200, nu=1)] if on_gpu else []
     most: int | Literal["all"] = "all" if on_gpu or pairs.n_items <= _EASE_ITEMS else _EASE_ITEMS
-    ease = [
-        EASE(l2=l2, balance=balance, lift=lift, max_items=most)
-        for balance, lift in (((0.25, 0), (0.5, 0)) if even else ((0.25, 0.5), (0, 1)))
-        for l2 in (ridges if not even else (100, 30))
-    ]
     width, shared = (256, 4096) if on_gpu else (128, 1024)
     settings = Settings(batch=4096 if len(pairs) > 200_000 else 1024, patience=4, eval_users=MOST_USERS)
 
@@ -367,9 +354,9 @@ def candidates(pairs: Interactions, aim: Aim, device: torch.device) -> dict[str,
     return {
         "popular": [Popular(half_life=h, log=True) for h in ((0.05, 0.02, 0.2) if aim == "next" else (0,))],
         "itemknn": list(knn),
-        **({"nearby": list(near)} if pairs.timestamps is not None else {}),
+        **({"nearby": [replace(near, window=w) for w in (20, 5)]} if pairs.timestamps is not None else {}),
         "gfcf": list(filters),
-        "ease": list(ease),
+        "ease": [EASE(l2=l2, balance=b, lift=lift, max_items=most) for b, lift in balances for l2 in ridges],
         "als": list(als),
         "softmax": [softmax(temperature, MF(dim=width)) for temperature in (0.1, 0.2, 0.07, 0.14)],
         **({"lightgcn": [softmax(t, LightGCN(dim=width, layers=1)) for t in (0.1, 0.07, 0.2)]} if on_gpu else {}),
