@@ -18,7 +18,7 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.models.base import Model
-from evenhand.models.topk import Score, by_product, top_items
+from evenhand.models.topk import Score, by_product, first_list, top_items
 
 if TYPE_CHECKING:
     from evenhand.models.new_items import NewItems
@@ -101,9 +101,8 @@ class FactorModel(Model):
         vectors = self._directions[replica]
         others = torch.ones(len(vectors), dtype=torch.bool)
         others[place] = False
-        items, scores = top_items(vectors, vectors, np.array([place]), k, only=others)
-        found = items[0] >= 0  # a vector too long for its length to be a number is like no other
-        return items[0][found], scores[0][found]
+        # A vector too long for its length to be a number is like no other.
+        return first_list(top_items(vectors, vectors, np.array([place]), k, only=others))
 
     @cached_property
     def _directions(self) -> dict[int, Tensor]:

@@ -19,7 +19,7 @@ from evenhand.data.csr import gather_rows
 from evenhand.data.interactions import Interactions
 from evenhand.data.recency import recency_counts
 from evenhand.models.base import Model
-from evenhand.models.topk import Score, top_by
+from evenhand.models.topk import Score, first_list, top_by
 from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -271,9 +271,7 @@ class ItemWeightModel(Model):
         """The items to which this one has the largest weights, as if a user had seen nothing else."""
         row = self.table.row(place, self.known.n_items).clone()
         row[place] = -np.inf
-        items, scores = top_by(lambda users: row[None], len(row), np.array([0]), k)
-        found = items[0] >= 0
-        return items[0][found], scores[0][found]
+        return first_list(top_by(lambda users: row[None], len(row), np.array([0]), k))
 
     def with_users(self, history: Interactions) -> Self:
         return self._of_users(history, seen=history)

@@ -120,6 +120,12 @@ def top_items(
     return top_by(score, len(item_vectors), users, k, exclude=exclude, only=only)
 
 
+def first_list(lists: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Items and scores of the first of these lists, without the empty places at its end."""
+    items, scores = lists[0][0], lists[1][0]
+    return items[items >= 0], scores[items >= 0]
+
+
 def _fill(score: Score, room: Tensor | None, kernel: Any, users: np.ndarray, rules: _Rules, lists: _Lists) -> None:
     """The lists of one chunk; its scores are let go of when this returns."""
     scores = score(users) if room is None else score(users, room[: len(users)])  # type: ignore[call-arg]

@@ -25,6 +25,7 @@ from evenhand.data.interactions import Interactions
 from evenhand.models.base import Model
 from evenhand.models.factors import load
 from evenhand.models.folder import FILES
+from evenhand.models.topk import first_list
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count, one_line
 
@@ -111,8 +112,7 @@ class Answers:
         model: Model, row: int, k: int, exclude: Interactions | None, only: Tensor | None
     ) -> tuple[np.ndarray, np.ndarray]:
         k = min(k, model.known.n_items)
-        items, scores = model.best_items(np.array([row]), k, exclude=exclude, only=only, replica=model.best)
-        return items[0][items[0] >= 0], scores[0][items[0] >= 0]
+        return first_list(model.best_items(np.array([row]), k, exclude=exclude, only=only, replica=model.best))
 
     def similar(self, item: object, k: int) -> dict[str, Any]:
         place = self._items.get(str(item))
@@ -127,12 +127,11 @@ class Answers:
         return {"item": item, "items": self._listed(*found), "likeness": self.model.likeness, "model": self.version}
 
     def _listed(self, items: np.ndarray, values: np.ndarray) -> list[dict[str, Any]]:
-        chosen = pa.array(items)
-        columns = {"item": self._known.item_ids.take(chosen).to_pylist()}
-        if self.model.titles is not None:
-            columns["title"] = self.model.titles.take(chosen).to_pylist()
-        columns |= {"score": values.tolist(), "rank": list(range(1, len(items) + 1))}
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        chosen, titles = pa.array(items), self.model.titles
+        columns = {"item": self._known.item_ids.take(chosen)} | (
+            {} if titles is None else {"title": titles.take(chosen)}
+        )
+        return pa.table({**columns, "score": values, "rank": np.arange(1, len(items) + 1)}).to_pylist()
 
     def _allowed(
         self, exclude: Sequence[object] | None, only: Sequence[object] | None, notes: list[str]
