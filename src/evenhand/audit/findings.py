@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from evenhand.audit.measures import Measures
 from evenhand.audit.result import Contrast, Estimate, Finding, SystemRow
@@ -53,9 +54,7 @@ def _turned(contrast: Contrast, first: str) -> Contrast:
     """The contrast as `first` − the other."""
     if contrast.a == first:
         return contrast
-    gap = contrast.difference
-    turned = Estimate(-gap.value, *_flipped(gap))
-    return Contrast(contrast.metric, contrast.k, contrast.b, contrast.a, turned, contrast.p)
+    return replace(contrast, a=contrast.b, b=contrast.a, difference=_negated(contrast.difference))
 
 
 def _exposure(name: str, own: Mapping[str, Estimate], k: int, demand: Sequence[float], n_items: int) -> Finding | None:
@@ -109,7 +108,7 @@ def _lift(name: str, lift: Estimate, k: int) -> Finding | None:
     if lift.low is not None and lift.high is not None:
         certain = lift.low > 0 or lift.high < 0
     way = "more" if lift.value >= 0 else "less"
-    size = Estimate(abs(lift.value), *_flipped(lift) if lift.value < 0 else (lift.low, lift.high))
+    size = _negated(lift) if lift.value < 0 else lift
     doubt = {True: ", beyond chance", False: ", within chance", None: ""}[certain]
     return Finding(
         f"The top {k} of {name} is {percent(size)} {way} popular than what its users had before{doubt}.",
@@ -117,10 +116,9 @@ def _lift(name: str, lift: Estimate, k: int) -> Finding | None:
     )
 
 
-def _flipped(estimate: Estimate) -> tuple[float | None, float | None]:
-    if estimate.low is None or estimate.high is None:
-        return None, None
-    return -estimate.high, -estimate.low
+def _negated(estimate: Estimate) -> Estimate:
+    low, high = (None if end is None else -end for end in (estimate.high, estimate.low))
+    return Estimate(-estimate.value, low, high)
 
 
 def _against(contrast: Contrast, title: str, words: str) -> Finding | None:
@@ -128,12 +126,10 @@ def _against(contrast: Contrast, title: str, words: str) -> Finding | None:
     gap, a, b = contrast.difference, contrast.a, contrast.b
     if math.isnan(gap.value):
         return None
-    low, high = gap.low, gap.high
-    if gap.value < 0:
-        low, high = _flipped(gap)
-    span = "" if low is None or high is None else f" [{low:.4f}, {high:.4f}]"
+    found = _negated(gap) if gap.value < 0 else gap
+    span = "" if found.low is None else f" [{found.low:.4f}, {found.high:.4f}]"
     way = words.format("more" if gap.value >= 0 else "less")
-    size = f"{abs(gap.value):.4f}{span} {title}@{contrast.k}"
+    size = f"{found.value:.4f}{span} {title}@{contrast.k}"
     if contrast.beyond_uncertainty:
         return Finding(f"{a} {way} than {b}, by {size}, beyond chance ({_p(contrast.p)}, corrected).", True)
     if gap.value == 0:

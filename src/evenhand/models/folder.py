@@ -164,15 +164,8 @@ def _assembled(folder: Path, config: _Config) -> Model:
     history = json.loads((folder / "history.json").read_text(encoding="utf-8"))
     if not isinstance(history, list) or not all(isinstance(record, dict) for record in history):
         raise InputError(f"{folder} is damaged: history.json is not a list of records.")
-    common: dict[str, Any] = {
-        "known": known,
-        "seeds": config.seeds,
-        "best": config.best,
-        "info": config.info,
-        "history": tuple(history),
-        "metrics": config.metrics,
-        "titles": _titles(folder, items),
-    }
+    common: dict[str, Any] = {name: getattr(config, name) for name in ("seeds", "best", "info", "metrics")}
+    common |= {"known": known, "history": tuple(history), "titles": _titles(folder, items)}
     if config.kind != BlendModel.kind:
         return _part(config.kind, tensors, pairs, common)
     parts = tuple(_part(kind, own, pairs, {"known": known, "seeds": config.seeds}) for kind, own in parts_of(tensors))
