@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -143,18 +144,24 @@ def _stamp(folder: Path) -> tuple[int, int] | None:
 
 def _read_model(folder: Path, verify: bool) -> Model:
     config = _read_config(folder)
-    try:
+    with read_as("a model", folder):
         if verify:
             _verify(folder, config)
         model = _assembled(folder, config)
         if wrong := model.damage():
             raise InputError(f"{folder} is damaged: {wrong}.")
+    return model
+
+
+@contextmanager
+def read_as(what: str, path: Path) -> Iterator[None]:
+    """Whatever is wrong inside a file, its reader has its own kind of error for it; here it becomes one sentence."""
+    try:
+        yield
     except InputError:
         raise
     except Exception as problem:
-        # Whatever is wrong inside one of the files, its reader has its own kind of error for it.
-        raise InputError(f"{folder} cannot be read as a model: {reason(problem)}.") from problem
-    return model
+        raise InputError(f"{path} cannot be read as {what}: {_reason(problem)}.") from problem
 
 
 def _assembled(folder: Path, config: _Config) -> Model:
@@ -221,7 +228,7 @@ def _read_config(folder: Path) -> _Config:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as problem:
-        raise InputError(f"{folder} cannot be read as a model: config.json: {reason(problem)}.") from None
+        raise InputError(f"{folder} cannot be read as a model: config.json: {_reason(problem)}.") from None
     if not isinstance(raw, dict) or not isinstance(raw.get("format"), int) or "seeds" not in raw:
         raise InputError(f"{folder} cannot be read as a model: its config.json is not that of a model.")
     if raw["format"] not in (FORMAT, PARTS):
@@ -375,6 +382,6 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def reason(problem: BaseException) -> str:
+def _reason(problem: BaseException) -> str:
     """Why something failed, in half a sentence."""
     return " ".join(str(problem).split()).rstrip(".") or type(problem).__name__

@@ -14,7 +14,7 @@ import torch
 from evenhand.data.interactions import Interactions
 from evenhand.models.base import Model
 from evenhand.models.factors import FactorModel, load
-from evenhand.models.folder import reason
+from evenhand.models.folder import read_as
 from evenhand.models.id_lookup import positions
 from evenhand.utils.atomic import atomic_file, atomic_folder, check_folder
 from evenhand.utils.errors import InputError, unknown
@@ -108,13 +108,8 @@ _LAYOUT = (
 def vectors_from(path: str | Path, data: Interactions) -> FactorModel:
     """The vectors at `path` for the users and items of `data`; every one of them must have one."""
     path = Path(path).expanduser()
-    try:
+    with read_as("vectors", path):
         sides = _read(path)
-    except InputError:
-        raise
-    except Exception as problem:
-        # Whatever is wrong inside one of the files, its reader has its own kind of error for it.
-        raise InputError(f"{path} cannot be read as vectors: {reason(problem)}.") from problem
     users, items = (
         _in_order(path, ids, vectors, wanted, kind)
         for (ids, vectors), wanted, kind in zip(sides, (data.user_ids, data.item_ids), ("user", "item"), strict=True)
