@@ -46,6 +46,8 @@ HELD_OUT = 0.1
 """Share of the pairs on which weights are found where there is no validation part."""
 SIGNED = ("popular",)
 """Parts whose weight may be negative: popularity can be taken out as well as put in."""
+_LARGEST = 2**30
+"""Bytes up to which a fitted part is written; a larger one is fitted again."""
 
 
 @dataclass(frozen=True)
@@ -191,10 +193,6 @@ def lasting(part: Method, epochs: Sequence[int]) -> Method:
     return part.having({"epochs": max(1, round(float(np.mean(epochs)))), "seconds": None}) if epochs else part
 
 
-_LARGEST = 2**30
-"""Bytes up to which a fitted part is written; a larger one is fitted again."""
-
-
 class Workshop:
     """Finished parts by what they are, and the data and seed they were fitted to; without a folder nothing is kept."""
 
@@ -220,7 +218,7 @@ class Workshop:
         assert one.fitted is not None
         record = {"ndcg": one.ndcg, "seconds": one.seconds, "epochs": list(one.epochs)}
         recency = one.method.parameters().get("recency", 0)
-        self._write(one.asked or one.method, one.fitted, record | {"recency": recency})
+        self._write(one.asked, one.fitted, record | {"recency": recency})
 
     def _write(self, method: Method, part: Part, record: dict[str, Any]) -> None:
         place = self._place(method)
@@ -252,7 +250,7 @@ class Workshop:
     def model(self, one: Tried) -> Part:
         """The fitted part, read again where an earlier run wrote it."""
         if one.fitted is None:
-            place = self._place(one.asked or one.method)
+            place = self._place(one.asked)
             assert place is not None
             one.fitted = load(place / "model")  # type: ignore[assignment]
         assert one.fitted is not None

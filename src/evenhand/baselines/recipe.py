@@ -135,8 +135,8 @@ class Tried:
     ndcg: float
     """NDCG@20 on the held-out pairs"""
     seconds: float
-    epochs: tuple[int, ...] = ()
-    asked: Method | None = None
+    epochs: tuple[int, ...]
+    asked: Method
     """The method before its recency was settled, by which it is kept."""
 
     def record(self, share: float) -> dict[str, Any]:

@@ -29,6 +29,9 @@ from evenhand.utils.atomic import atomic_folder
 from evenhand.utils.errors import InputError, RunError
 from evenhand.utils.world import USER_BLOCK, Blocks, World
 
+_MOST_PARTS, _MOST_USERS, _TOGETHER = 64, 2**17, 64
+"""Parts unless a number is asked for, users of one such part, and users that are not torn apart."""
+
 
 def write_parts(model: Model, folder: Path, force: bool) -> None:
     """Write the folder, whole or not at all; called by all processes, whose file system is one."""
@@ -99,10 +102,6 @@ def by_ranges(world: World, placed: Blocks, rows: Tensor) -> Tensor:
         theirs = placed.mine(rank)
         found[torch.from_numpy(theirs[(theirs >= first) & (theirs < last)] - first)] = part
     return found
-
-
-_MOST_PARTS, _MOST_USERS, _TOGETHER = 64, 2**17, 64
-"""Parts unless a number is asked for, users of one such part, and users that are not torn apart."""
 
 
 def part_ranges(n_users: int, parts: int | None = None) -> list[range]:

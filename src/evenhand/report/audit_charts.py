@@ -22,6 +22,20 @@ from evenhand.utils.text import count
 MOST_PARTS = 12
 """A chart of slices shows the largest parts; the table below it shows more."""
 MOST_ROWS = 120
+WIDE_ENOUGH = 0.09
+"""A part of a bar with less than this share has no room for its number."""
+PARTS = {
+    charts.HOT: "hot, wanted and shown",
+    charts.HOT_ERROR: "hot, error",
+    charts.COLD_ERROR: "cold, error",
+    charts.COLD: "cold, wanted and shown",
+}
+"""The parts of a bar of the confusion, by colour."""
+CONFUSION = (
+    *("shown and wanted, hot", "shown, not wanted, hot", "shown, not wanted, cold", "shown and wanted, cold"),
+    *("wanted, not shown, hot", "wanted, not shown, cold"),
+)
+"""What the table behind it counts."""
 
 
 def tradeoff_figure(audit: Audit) -> Figure | None:
@@ -163,22 +177,6 @@ def _apart(low: Estimate, high: Estimate, parts: int) -> bool:
     pairs = parts * (parts - 1) / 2
     wider = NormalDist().inv_cdf(1 - 0.025 / pairs) / NormalDist().inv_cdf(1 - 0.025)
     return high.value - low.value > wider * hypot(low.high - low.value, high.value - high.low)
-
-
-WIDE_ENOUGH = 0.09
-"""A part of a bar with less than this share has no room for its number."""
-PARTS = {
-    charts.HOT: "hot, wanted and shown",
-    charts.HOT_ERROR: "hot, error",
-    charts.COLD_ERROR: "cold, error",
-    charts.COLD: "cold, wanted and shown",
-}
-"""The parts of a bar of the confusion, by colour."""
-CONFUSION = (
-    *("shown and wanted, hot", "shown, not wanted, hot", "shown, not wanted, cold", "shown and wanted, cold"),
-    *("wanted, not shown, hot", "wanted, not shown, cold"),
-)
-"""What the table behind it counts."""
 
 
 def exposure_figure(audit: Audit) -> Figure | None:

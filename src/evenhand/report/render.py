@@ -31,6 +31,15 @@ from evenhand.audit.result import Estimate
 from evenhand.metrics.catalogue import METRICS, PAGE, Metric
 from evenhand.utils.text import count
 
+LONGEST = 120
+"""Longer names and titles are cut: a page has to stay readable and small."""
+NOTHING = "–"
+"""Stands where a number is undefined."""
+_BLANKS = re.compile(r"[^\S\u00a0\u2009]+")
+"""Runs of blanks, line ends included; not the spaces that keep a number and its sign together."""
+_DIRECTION = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Marks of writing direction, which could reorder the words around a name."""
+
 
 def render(template: str, **values: Any) -> str:
     """The page that a template makes of these values; what is no `Markup` is cleaned and escaped."""
@@ -151,16 +160,6 @@ def _environment() -> Environment:
 
 def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-LONGEST = 120
-"""Longer names and titles are cut: a page has to stay readable and small."""
-NOTHING = "–"
-"""Stands where a number is undefined."""
-_BLANKS = re.compile(r"[^\S\u00a0\u2009]+")
-"""Runs of blanks, line ends included; not the spaces that keep a number and its sign together."""
-_DIRECTION = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Marks of writing direction, which could reorder the words around a name."""
 
 
 def clean(text: object, longest: int = LONGEST) -> str:

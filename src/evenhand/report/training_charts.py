@@ -30,6 +30,7 @@ NEGATIVES = {
     ),
 }
 """Name, what the negatives are, caption."""
+_NO_CURVE = ("epoch", "seconds", "metrics")
 
 
 def training_figures(story: TrainingStory, systems: Sequence[str]) -> list[Figure]:
@@ -129,9 +130,6 @@ def _chosen(story: TrainingStory, curve: Curve) -> int:
     epochs = sorted(story.chosen.get(curve.name, ())) or [curve.epochs[-1]]
     wanted = epochs[len(epochs) // 2]
     return min(range(len(curve.epochs)), key=lambda n: abs(curve.epochs[n] - wanted))
-
-
-_NO_CURVE = ("epoch", "seconds", "metrics")
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,8 @@ from evenhand.utils.text import count, one_line
 
 _AT_ONCE = 4096
 """Ids that become Python objects together; no request waits longer than that while a new model is loaded."""
+LOG = logging.getLogger("evenhand.serve")
+Signature = tuple[tuple[int, int, int, int] | None, ...]
 
 
 class RefusedError(Exception):
@@ -195,10 +197,6 @@ def _why_popular(user: object, place: int | None, history: Sequence[object] | No
 
 def _version(folder: Path) -> str:
     return hashlib.sha256((folder / "config.json").read_bytes()).hexdigest()[:12]
-
-
-LOG = logging.getLogger("evenhand.serve")
-Signature = tuple[tuple[int, int, int, int] | None, ...]
 
 
 class HotModel:
