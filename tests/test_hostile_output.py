@@ -30,7 +30,7 @@ from evenhand.experiments.compare import compare
 from evenhand.experiments.results import RUNS, Results, Run, as_written
 from evenhand.metrics.evaluate import evaluate, evaluate_named
 from evenhand.models import topk
-from evenhand.models.id_lookup import known_positions
+from evenhand.models.id_lookup import known_position
 from evenhand.models.topk import by_product, top_by
 from evenhand.training.run import seed_numbers
 from evenhand.utils import memory
@@ -234,7 +234,7 @@ def test_a_name_of_megabytes_is_not_compared_with_others(monkeypatch: pytest.Mon
     monkeypatch.undo()
     assert str(unknown("method", 3, ["rns"])) == "unknown method '3'; Known: rns."
     with pytest.raises(InputError, match="1 unknown user"):
-        known_positions(["x" * 10_000_000], pa.array(["a", "b"]), "user")
+        known_position("x" * 10_000_000, pa.array(["a", "b"]), "user")
 
 
 @pytest.mark.parametrize("k", ["1000000000", "9" * 30, "9" * 5000])

@@ -19,7 +19,7 @@ from torch import Tensor
 from evenhand.data.interactions import Interactions
 from evenhand.data.spread_log import SpreadLog
 from evenhand.models.filters import Asked, usable_history, with_earlier, with_notes
-from evenhand.models.id_lookup import known_positions, list_table, positions
+from evenhand.models.id_lookup import known_position, list_table, positions
 from evenhand.models.topk import TABLE_SLOT, Score, check_lists, top_by
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count
@@ -148,7 +148,7 @@ class Model(ABC):
 
     def similar(self, item: Any, k: int = 10, *, seed: int | None = None) -> pa.Table:
         """The k items most like this one, best first: item, score (see `likeness`); fewer where fewer are like it."""
-        place = int(known_positions([item], self.known.item_ids, "item")[0])
+        place = known_position(item, self.known.item_ids, "item")
         if not 1 <= k < self.known.n_items:
             raise InputError(f"k must lie between 1 and the {self.known.n_items - 1:,} other items, not {k}.")
         items, scores = self.most_similar(place, k, self.replica(seed))

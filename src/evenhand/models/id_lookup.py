@@ -47,16 +47,13 @@ def positions(asked: pa.Array, ids: pa.Array) -> np.ndarray:
     return np.asarray(found.fill_null(-1), dtype=np.int64)
 
 
-def known_positions(given: Any, ids: pa.Array, kind: str) -> np.ndarray:
-    """Like `positions`, but unknown ids are an error that names the first ten."""
-    asked = as_ids(given, kind)
-    found = positions(asked, ids)
-    if (found < 0).any():
-        missing = asked.filter(pa.array(found < 0)).to_pylist()
-        end = _near(str(missing[0]), ids) if len(missing) == 1 else "."
-        plural = "s" * (len(missing) > 1)
-        raise InputError(f"{len(missing):,} unknown {kind}{plural}: {listed(missing)}{end}")
-    return found
+def known_position(given: Any, ids: pa.Array, kind: str) -> int:
+    """Where one id stands; an unknown one is an error that names those spelled alike."""
+    asked = as_ids([given], kind)
+    place = int(positions(asked, ids)[0])
+    if place < 0:
+        raise InputError(f"1 unknown {kind}: {asked[0].as_py()!r}{_near(str(asked[0].as_py()), ids)}")
+    return place
 
 
 def listed(values: Iterable[Any]) -> str:
