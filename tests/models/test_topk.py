@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from evenhand.data.interactions import Interactions
 from evenhand.models import factors as ranking_model
 from evenhand.models import top_items, topk
-from evenhand.models.id_lookup import known_positions
+from evenhand.models.id_lookup import known_position
 from evenhand.testing import corner_cases
 from evenhand.utils.errors import InputError
 from small_model import model
@@ -281,10 +281,16 @@ def test_similar_refuses_what_it_cannot_answer(kind: str, item: object, k: int, 
     assert str(caught.value) == message
 
 
+def test_a_score_that_is_no_number_comes_last_though_others_tie() -> None:
+    items, values = topk.top_of(torch.tensor([[1.0, torch.nan, 1.0, 1.0], [2.0, 1.0, 3.0, 3.0]]), 4)
+    assert items.tolist() == [[0, 2, 3, 1], [2, 3, 0, 1]]
+    assert values[0].tolist() == [1.0, 1.0, 1.0, -torch.inf]
+
+
 def test_a_near_id_is_found_in_a_large_catalogue() -> None:
     ids = pa.array(sorted(f"film-{i:06}" for i in range(60_000)))
     with pytest.raises(InputError, match=r"did you mean .*'film-012345'"):
-        known_positions(["Film-12345"], ids[12_000:], "item")
+        known_position("Film-12345", ids[12_000:], "item")
 
 
 def test_an_item_without_a_direction_is_like_nothing() -> None:

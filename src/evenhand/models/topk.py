@@ -201,8 +201,6 @@ def _top_masked(scores: Tensor, users: np.ndarray, rules: _Rules, lists: _Lists)
     if only is not None:
         scores[:, ~only.to(scores.device)] = -torch.inf
     items, best = top_of(scores, found.shape[1])
-    if best.isnan().any():  # a score that is no number is no reason to recommend
-        items, best = top_of(scores.nan_to_num_(-torch.inf, torch.inf, -torch.inf), found.shape[1])
     values[:] = best.cpu().numpy()
     found[:] = items.cpu().numpy()
     found[np.isneginf(values)] = -1
@@ -226,6 +224,8 @@ def top_of(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Like `topk`, which leaves the order of equal scores open; only rows that have such are sorted again."""
     # One more than asked for shows whether a tie crosses the end of the list.
     wide = scores.topk(min(k + 1, scores.shape[1]), dim=1)
+    if wide.values.isnan().any():  # a score that is no number is no reason to recommend, and would come first
+        return top_of(scores.nan_to_num_(-torch.inf, torch.inf, -torch.inf), k)
     equal = (wide.values[:, 1:] == wide.values[:, :-1]) & wide.values[:, 1:].isfinite()
     items, values = wide.indices[:, :k], wide.values[:, :k]
     tied = equal.any(1).nonzero().squeeze(1)
