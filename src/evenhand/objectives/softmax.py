@@ -28,7 +28,7 @@ from evenhand.samplers.base import check_drawn
 from evenhand.utils.errors import InputError, unknown
 
 Similarity = Literal["cosine", "inner"]
-_USUAL, _TRIED = 0.15, (0.1, 0.2)
+_USUAL, _TRIED = 0.15, (0.07, 0.12, 0.2)
 """τ for cosines, and what a fit tries: of validation parts of five data sets, sparse and even ones preferred the first,
 dense ones the second (docs/sparse.md)."""
 _ALL_MASKED = -1e30

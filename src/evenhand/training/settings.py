@@ -67,8 +67,8 @@ class Settings:
     """Stop a replica after this many epochs without a better validation NDCG@10, but not before three times as many;
     None trains all epochs."""
     average: bool | None = None
-    """Evaluate and keep the mean of the tables over the last epochs, not those of one: Adam's steps leave noise in them,
-    the more the larger the log (docs/sparse.md). None does so in the honest protocol."""
+    """Evaluate and keep the mean of the tables over the last epochs, not those of one: Adam's steps leave noise in
+    them, the more the larger the log (docs/sparse.md). None does so in the honest protocol."""
     drop_last: bool = False
     """Leave out the incomplete last batch of an epoch."""
     deterministic: bool = False

@@ -23,7 +23,6 @@ from evenhand.training.settings import Settings, is_sparse
 from evenhand.utils.errors import InputError
 from evenhand.utils.world import Blocks, World
 
-
 _RISING, _LEAST = 3, 0.1
 """Of the mean over epochs, an epoch counts 4 / (3 + its number), and at least a tenth: about the last quarter of the
 epochs so far, and never more than ten."""
