@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from evenhand.cli.options import Reading, Sampling, Splitting, Training
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.files import find_files, given_parts, is_parquet, is_uri
+from evenhand.data.reading.sources import find_files, given_parts, is_parquet, is_uri
 from evenhand.data.splits import Split, given_split, split_spread
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.text import one_line

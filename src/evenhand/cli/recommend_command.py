@@ -156,7 +156,7 @@ def _target(out: str | None, parts: int | None, table: str | None, force: bool) 
     """
     from evenhand.data.database import check_database, is_database, without_password
     from evenhand.data.parts import PartsFolder
-    from evenhand.data.reading.files import is_uri
+    from evenhand.data.reading.sources import is_uri
     from evenhand.data.write import ENDINGS, check_target
     from evenhand.utils.errors import InputError
     from evenhand.utils.world import World

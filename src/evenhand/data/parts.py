@@ -16,10 +16,10 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from evenhand.data.reading.columns import first_line_of
-from evenhand.data.reading.files import is_uri
+from evenhand.data.reading.sources import is_uri
 from evenhand.utils.atomic import atomic_file
 from evenhand.utils.errors import InputError, written_by_us
+from evenhand.utils.text import first_line_of
 
 MANIFEST, FORMAT = "_manifest.json", "evenhand parts 1"
 """A name with an underscore is no part of a table, to us and to other systems."""

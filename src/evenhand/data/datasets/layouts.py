@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.files import find_files
 from evenhand.data.reading.read import Column, read_columns
+from evenhand.data.reading.sources import find_files
 from evenhand.data.reading.text_files import read_item_lines
 from evenhand.utils.errors import InputError
 

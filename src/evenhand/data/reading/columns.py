@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from evenhand.data.reading.codes import Codes
 from evenhand.utils.errors import InputError
-from evenhand.utils.text import visible
+from evenhand.utils.text import first_line_of, visible
 
 _SHOWN, _COMPARED = 20, 1000
 """Names of columns that a message lists, and those among which a near one is looked for."""
@@ -159,6 +159,17 @@ def is_string(kind: pa.DataType) -> bool:
     return str(kind) in ("string", "large_string", "string_view")
 
 
+def id_type(kind: pa.DataType) -> pa.DataType:
+    """The type of ids, whatever width their writer gave them; null where every id is missing."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if is_string(kind):
+        return pa.large_string()
+    if pa.types.is_integer(kind) and not pa.types.is_uint64(kind):
+        return pa.int64()
+    return pa.float64() if pa.types.is_floating(kind) else kind
+
+
 def to_text(loaded: Loaded, role: str) -> pa.ChunkedArray:
     """The column as strings, null where missing or empty."""
     column = loaded.table[role]
@@ -181,11 +192,5 @@ def faults_reported(label: str) -> Iterator[None]:
     """Whatever a library finds wrong inside a source, the user hears of it in one sentence."""
     try:
         yield
-    except InputError:
-        raise
     except (pa.ArrowException, OSError, EOFError, UnicodeError, zlib.error) as error:
         raise InputError(f"{label} cannot be read: {first_line_of(error)}.") from error
-
-
-def first_line_of(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from evenhand.data.reading.columns import Column, Loaded, NoRowsError, faults_reported, source_label, without_folder
-from evenhand.data.reading.files import PARQUET_ENDINGS, File, find_files
-from evenhand.data.reading.parquet_files import Footer, pieces
+from evenhand.data.reading.sources import PARQUET_ENDINGS, File, find_files
+from evenhand.data.reading.typed_files import Footer, pieces
 from evenhand.data.reading.values import to_numbers
 from evenhand.data.reading.wire import total
 from evenhand.utils.errors import InputError
@@ -116,7 +116,7 @@ def _check_alike(filled: Sequence[tuple[File, Footer]]) -> None:
     types: dict[str, str] = {}
     for file, footer in filled:
         for role, found in footer.id_types.items():
-            kind = found or types.get(role, "large_string")
+            kind = types.get(role, "large_string") if found == "null" else found
             if types.setdefault(role, kind) != kind:
                 raise InputError(
                     f"column '{footer.names[role]}' of {file.label} has ids of type {kind}, those before it "

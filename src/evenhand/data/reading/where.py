@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from evenhand.data.reading.columns import NoRowsError, first_line_of, source_label
+from evenhand.data.reading.columns import NoRowsError, source_label
 from evenhand.data.reading.read import read_table
 from evenhand.utils.errors import InputError
+from evenhand.utils.text import first_line_of
 
 
 def items_where(source: Any, item: str, where: str) -> pa.Array:
