@@ -13,8 +13,8 @@ import numpy as np
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import gini, share_of_hottest
-from evenhand.data.reading.wire import total
 from evenhand.data.spread_log import SpreadLog
+from evenhand.utils.spread_arrays import total
 from evenhand.utils.world import World
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenhand.data.interactions import Interactions
+from evenhand.data.reading.cleaning import codes_and_ids
 from evenhand.data.reading.columns import Column, source_label
-from evenhand.data.reading.values import codes_and_ids
 from evenhand.utils.errors import InputError
 
 _SHOWN = 5

@@ -12,11 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.order_statistics import as_ordered, first_rows, from_ordered, nth_smallest
-from evenhand.data.reading.wire import exchange_arrays, total
 from evenhand.data.spread_log import SpreadLog
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.keyed import keyed_uniform
+from evenhand.utils.spread_arrays import (
+    as_ordered,
+    exchange_arrays,
+    first_rows,
+    from_ordered,
+    nth_smallest,
+    total_count,
+)
 from evenhand.utils.text import count
 from evenhand.utils.world import Blocks
 
@@ -49,7 +55,7 @@ class Request:
 
     def total(self, mask: np.ndarray) -> int:
         """How many of all processes' pairs or users are marked."""
-        return int(total(self.log.world, np.array([np.count_nonzero(mask)]))[0])
+        return total_count(self.log.world, int(np.count_nonzero(mask)))
 
     def first(self, n: int, among: np.ndarray) -> np.ndarray:
         """Of these pairs of this process, the places of those that are among the n of lowest key of all processes."""

@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.values import as_moment, as_span
-from evenhand.data.reading.wire import total
+from evenhand.data.reading.cleaning import as_moment, as_span
 from evenhand.data.split_rules import Request, Rule, rule_named
 from evenhand.data.spread_log import SpreadLog
 from evenhand.utils.errors import InputError
+from evenhand.utils.spread_arrays import total_count
 from evenhand.utils.text import count
 from evenhand.utils.world import World
 
@@ -275,7 +275,7 @@ def _describe(
     known = [train] if validation is None else [train, validation]
     new_items = int(((test.popularity > 0) & (sum(part.popularity for part in known) == 0)).sum())
     mine = (test.mine.activity > 0) & (sum(part.mine.activity for part in known) == 0)
-    new_users = int(total(test.world, np.array([mine.sum()]))[0])
+    new_users = total_count(test.world, mine.sum())
     if new_items or new_users:
         where = "train" if validation is None else "train or validation"
         counts = f"{count(new_items, 'item')} and {count(new_users, 'user')}"
@@ -320,7 +320,7 @@ def _check_timestamps(data: SpreadLog, how: str) -> None:
     times = data.mine.timestamps
     if times is None:
         raise InputError(f"a {how} split needs timestamps; name their column with timestamp= or --timestamp.")
-    absent = int(total(data.world, np.array([np.isnan(times).sum()]))[0])
+    absent = total_count(data.world, np.isnan(times).sum())
     if absent:
         raise InputError(f"a {how} split needs a timestamp for every pair, but {absent:,} have none.")
 

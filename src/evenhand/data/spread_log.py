@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.wire import exchange_arrays, exchange_ids, total
+from evenhand.data.reading.shared_ids import exchange_ids
+from evenhand.utils.spread_arrays import exchange_arrays, total, total_count
 from evenhand.utils.text import count
 from evenhand.utils.world import Blocks, World
 
@@ -124,7 +125,7 @@ class SpreadLog:
     @cached_property
     def active_users(self) -> int:
         """How many users of all ranks have a pair."""
-        return int(total(self.world, np.array([(self.mine.activity > 0).sum()]))[0])
+        return total_count(self.world, self.mine.active_users)
 
     def gathered(self) -> Interactions:
         """All of it, on every rank: for logs of moderate size."""

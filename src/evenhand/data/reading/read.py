@@ -16,7 +16,16 @@ import numpy as np
 import pyarrow as pa
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.cleaning import net_purchases, no_such_rating, skipped, wanted_rows
+from evenhand.data.reading.cleaning import (
+    ReadOptions,
+    compacted,
+    encode_ids,
+    net_purchases,
+    no_such_rating,
+    skipped,
+    to_numbers,
+    wanted_rows,
+)
 from evenhand.data.reading.codes import Codes
 from evenhand.data.reading.columns import (
     Column,
@@ -32,54 +41,34 @@ from evenhand.data.reading.columns import (
 from evenhand.data.reading.sources import JSON_ENDINGS, PARQUET_ENDINGS, TEXT_ENDINGS, File, find_files
 from evenhand.data.reading.text_files import load_text, text_column_names
 from evenhand.data.reading.typed_files import load_parquet, opened_parquet, read_json_lines
-from evenhand.data.reading.values import compacted, encode_ids, to_numbers
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count
 
 __all__ = ["Column", "read_columns", "read_interactions", "source_label"]
 
 
-def read_interactions(
-    source: Any,
-    *,
-    user: str = "user",
-    item: str = "item",
-    rating: str | None = None,
-    timestamp: str | None = None,
-    weight: str | None = None,
-    min_rating: float | None = None,
-    since: str | float | None = None,
-    until: str | float | None = None,
-    header: bool | None = None,
-    strict: bool = False,
-    allow_small: bool = False,
-) -> Interactions:
-    """What `Interactions.read` does; `allow_small` also takes a table with one item, as a test file may be.
+def read_interactions(source: Any, **options: Any) -> Interactions:
+    """What `Interactions.read` does, with the same options and `allow_small` (see `ReadOptions`).
 
     Rows that are left out count as if they were not in the source: users and items that have only such rows leave
     the vocabulary too.
     """
-    columns = [
-        Column("user", "id", user),
-        Column("item", "id", item),
-        Column("rating", "number", rating),
-        Column("timestamp", "time", timestamp),
-        *([Column("weight", "number", weight)] if weight is not None else []),
-    ]
+    asked = ReadOptions(**options)
     with faults_reported(source_label(source)):
-        loaded = _load(source, columns, header)
-        users, user_ids = encode_ids(loaded, "user", strict=strict)
-        items, item_ids = encode_ids(loaded, "item", strict=strict)
+        loaded = _load(source, asked.columns, asked.header)
+        users, user_ids = encode_ids(loaded, "user", strict=asked.strict)
+        items, item_ids = encode_ids(loaded, "item", strict=asked.strict)
         numbers: dict[str, np.ndarray | None] = {}
-        for column in columns[2:]:
+        for column in asked.columns[2:]:
             numbers[column.role] = _numbers(loaded, column.role, column.kind)
             loaded = loaded.without(column.role)
     label, notes = loaded.label, loaded.notes
     keep = (users >= 0) & (items >= 0)
-    cleaned = skipped(wanted_rows(loaded, keep, numbers, min_rating, since, until))
-    if min_rating is not None and not (numbers["rating"] is not None and (numbers["rating"] >= min_rating).any()):
-        raise no_such_rating(label, min_rating)
-    if weight is not None:
+    cleaned = skipped(wanted_rows(loaded, keep, numbers, asked))
+    ratings, least = numbers["rating"], asked.min_rating
+    if least is not None and not (ratings is not None and (ratings >= least).any()):
+        raise no_such_rating(label, least)
+    if asked.weight is not None:
         amounts = numbers.pop("weight")
         more, said = net_purchases(users, items, len(item_ids), amounts, keep, label)
         keep, cleaned = keep & more, cleaned + said
@@ -89,8 +78,7 @@ def read_interactions(
         users, user_ids = compacted(users[keep], user_ids)
         items, item_ids = compacted(items[keep], item_ids)
         numbers = {role: None if values is None else _unless_empty(values[keep]) for role, values in numbers.items()}
-    if len(item_ids) < 2 and not allow_small:
-        raise InputError(f"{label} holds one item only; evenhand needs at least two items.")
+    asked.check_items(len(item_ids), label)
     ratings = numbers["rating"]
     if ratings is not None:
         with np.errstate(over="ignore"):  # beyond its range a rating is infinite

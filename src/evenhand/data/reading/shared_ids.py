@@ -1,46 +1,33 @@
 """One sorted vocabulary out of the ids that many processes meet, while no process holds them all.
 
-Every rank sends the ids of a piece of the log to their owners (`wire.owners`), who collect them. At the end the owners
-sort all ids among themselves, each rank one range of them (a sample sort), and answer piece by piece with the place of
-every id in the sorted whole.
+An id belongs to the process that its hash names (`owners`), so that whoever meets it knows whom to ask; ids are
+compared there as they are, so two of one hash do no harm. Every rank sends the ids of a piece of the log to their
+owners, who collect them. At the end the owners sort all ids among themselves, each rank one range of them (a sample
+sort), and answer piece by piece with the place of every id in the sorted whole.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenhand.data.reading.codes import STEP, Codes, recode
-from evenhand.data.reading.wire import cut, exchange_arrays, exchange_ids, owners
+from evenhand.data.reading.codes import Codes, Growing, recode
+from evenhand.utils.spread_arrays import exchange_arrays
 from evenhand.utils.world import Blocks, World
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _SAMPLES = 64
 """Ids that each rank shows for every range that is sought: ranges then differ by some ten percent."""
-
-
-class Growing:
-    """Numbers of one dtype to which more are appended; the array is extended in place."""
-
-    def __init__(self, dtype: type) -> None:
-        self._room: np.ndarray = np.empty(0, dtype=dtype)
-        self._end = 0
-
-    def __len__(self) -> int:
-        return self._end
-
-    def append(self, values: np.ndarray) -> None:
-        begin, self._end = self._end, self._end + len(values)
-        if self._end > len(self._room):
-            self._room.resize(self._end + STEP, refcheck=False)
-        self._room[begin : self._end] = values
-
-    def finish(self) -> np.ndarray:
-        """All of them; the array is the caller's."""
-        self._room.resize(self._end, refcheck=False)
-        return self._room
+_ODD = 0x9E3779B97F4A7C15
+_AT_ONCE = 2**14
+"""Texts that are hashed together: on the way every byte takes some thirty."""
 
 
 class SharedIds:
@@ -140,3 +127,72 @@ class _Keys:
 
     def __getitem__(self, place: int) -> int | bytes:
         return _key(self._ids[place].as_py())
+
+
+def owners(ids: pa.Array, size: int) -> np.ndarray:
+    """int64 [n]: the rank that each id belongs to; none of the ids is null or empty.
+
+    >>> owners(pa.array(["a", "b", "a"]), 4).tolist(), owners(pa.array([7, -7]), 1).tolist()
+    ([1, 0, 1], [0, 0])
+    """
+    with np.errstate(over="ignore"):
+        if pa.types.is_integer(ids.type):
+            bits = ids.to_numpy().view(np.uint64)
+        else:
+            some = [_polynomials(ids.slice(begin, _AT_ONCE)) for begin in range(0, len(ids), _AT_ONCE)]
+            bits = np.concatenate([np.empty(0, dtype=np.uint64), *some])
+        bits = (bits ^ (bits >> np.uint64(31))) * np.uint64(_ODD)
+    return ((bits >> np.uint64(33)) % np.uint64(size)).astype(np.int64)
+
+
+def exchange_ids(world: World, parts: Sequence[pa.Array]) -> list[pa.Array]:
+    """Send parts[r] to rank r; back comes what every rank had for this one. All are of one type, int64 or string."""
+    if world.size == 1:
+        return list(parts)
+    kind = parts[0].type
+    return [_unpacked(packed, kind) for packed in world.exchange([_packed(part) for part in parts])]
+
+
+def cut(values: pa.Array, lengths: np.ndarray) -> list[pa.Array]:
+    """Consecutive slices of these lengths."""
+    ends = np.cumsum(lengths)
+    return [values.slice(end - n, n) for end, n in zip(ends.tolist(), lengths.tolist(), strict=True)]
+
+
+def _texts(ids: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """(int32 [n + 1]: where each text begins and ends, its bytes as uint8)."""
+    _, offsets, content = ids.buffers()
+    if not len(ids) or content is None:
+        return np.zeros(len(ids) + 1, dtype=np.int32), np.empty(0, dtype=np.uint8)
+    ends = np.frombuffer(offsets, dtype=np.int32)[ids.offset : ids.offset + len(ids) + 1]
+    return ends - ends[0], np.frombuffer(content, dtype=np.uint8)[ends[0] : ends[-1]]
+
+
+def _polynomials(ids: pa.Array) -> np.ndarray:
+    """uint64 [n]: the bytes of each text as the coefficients of a polynomial, at an odd point."""
+    ends, content = _texts(ids)
+    lengths = np.diff(ends)
+    powers = np.cumprod(np.full(lengths.max(), _ODD, dtype=np.uint64))
+    place = np.arange(len(content)) - np.repeat(ends[:-1], lengths)
+    return np.add.reduceat(content * powers[place], ends[:-1])
+
+
+def _packed(ids: pa.Array) -> Tensor:
+    """uint8: integers as they are; of texts how many, how long, and their bytes."""
+    import torch
+
+    if pa.types.is_integer(ids.type):
+        return torch.from_numpy(ids.to_numpy().copy().view(np.uint8))
+    ends, content = _texts(ids)
+    head = np.array([len(ids)], dtype=np.int64).view(np.uint8)
+    return torch.from_numpy(np.concatenate([head, ends.astype(np.int32).view(np.uint8), content]))
+
+
+def _unpacked(packed: Tensor, kind: pa.DataType) -> pa.Array:
+    content = packed.numpy()
+    if pa.types.is_integer(kind):
+        return pa.array(np.frombuffer(content.tobytes(), dtype=np.int64))
+    n = int(content[:8].copy().view(np.int64)[0])
+    begin = 8 + 4 * (n + 1)
+    ends, texts = (pa.py_buffer(part.tobytes()) for part in (content[8:begin], content[begin:]))
+    return pa.StringArray.from_buffers(n, ends, texts)
