@@ -205,8 +205,8 @@ def read_lists(
 
 
 def _read(source: Any, columns: ListColumns, header: bool | None) -> pa.Table:
-    from evenhand.data.parts import check_complete
     from evenhand.data.reading.read import read_columns
+    from evenhand.data.write import check_complete
 
     check_complete(source)
     try:
