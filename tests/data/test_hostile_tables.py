@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evenhand.data.datasets.layouts import adjacency, coat, movielens_1m_titles, movielens_100k_titles
+from evenhand.data.datasets.known import adjacency, coat, movielens_1m_titles, movielens_100k_titles
 from evenhand.data.reading import sources, typed_files
 from evenhand.data.reading.read import read_interactions
 from evenhand.utils.errors import InputError
@@ -169,7 +169,7 @@ def test_empty_lines_between_users_are_passed_over(tmp_path: Path, monkeypatch: 
     for name in ("train.txt", "test.txt"):
         (tmp_path / name).write_bytes(b"0 1 2\n" + b"\n" * 1000 + b"3 4\n")
     lines = []
-    monkeypatch.setattr("evenhand.data.datasets.layouts.np.repeat", lambda ids, n: lines.append(n) or ids.repeat(n))
+    monkeypatch.setattr("evenhand.data.datasets.known.np.repeat", lambda ids, n: lines.append(n) or ids.repeat(n))
     assert adjacency(tmp_path).log.items.tolist() == [1, 2, 4]
     assert len(lines) == 4
 

@@ -1,21 +1,207 @@
-"""The catalogue of datasets known by name: what each is, whose it is, and which files make it up.
+"""The datasets known by name: what each is, whose it is, and how its publisher lays out its files.
 
-Data, not code: a new dataset is one entry here and, if its layout is new, one function in `layouts`.
+A new dataset is one entry in `DATASETS` and, if its layout is new, one function that takes a folder and returns plain
+ratings with the publisher's own ids; what is train, test or pool is decided by `load`.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from evenhand.data.datasets import layouts
+import numpy as np
+import pyarrow as pa
+
 from evenhand.data.datasets.fetch import cache_folder
-from evenhand.data.datasets.layouts import Parts
+from evenhand.data.interactions import Interactions
+from evenhand.data.reading.read import Column, read_columns
+from evenhand.data.reading.sources import find_files
+from evenhand.data.reading.text_files import read_item_lines
+from evenhand.utils.errors import InputError
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+YAHOO_TRAIN = "ydata-ymusic-rating-study-v1_0-train.txt"
+YAHOO_TEST = "ydata-ymusic-rating-study-v1_0-test.txt"
+COAT_SHAPE = (290, 300)
+_DIGITS = 18
+_GENRES_100K = [
+    "unknown",
+    "Action",
+    "Adventure",
+    "Animation",
+    "Children's",
+    "Comedy",
+    "Crime",
+    "Documentary",
+    "Drama",
+    "Fantasy",
+    "Film-Noir",
+    "Horror",
+    "Musical",
+    "Mystery",
+    "Romance",
+    "Sci-Fi",
+    "Thriller",
+    "War",
+    "Western",
+]
+"""In the order of their flags in u.item."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings:
+    """Aligned arrays, one element a row of the file, in the publisher's ids."""
+
+    users: np.ndarray
+    items: np.ndarray
+    ratings: np.ndarray | None = None
+    timestamps: np.ndarray | None = None
+
+    def take(self, mask: np.ndarray) -> Ratings:
+        return Ratings(*(None if v is None else v[mask] for v in self._columns()))  # type: ignore[arg-type]
+
+    def at_least(self, min_rating: float | None) -> Ratings:
+        """The rows rated `min_rating` or higher."""
+        if min_rating is None:
+            return self
+        if self.ratings is None:
+            raise InputError("min_rating cannot be used here: this dataset has no ratings.")
+        return self.take(self.ratings >= min_rating)
+
+    def followed_by(self, other: Ratings) -> Ratings:
+        """The rows of both; a column is kept where both have it."""
+        columns = zip(self._columns(), other._columns(), strict=True)
+        return Ratings(*(None if a is None or b is None else np.concatenate([a, b]) for a, b in columns))  # type: ignore[arg-type]
+
+    def interactions(self) -> Interactions:
+        """The rows as pairs over just the users and items that occur in them."""
+        user_ids, users = np.unique(self.users, return_inverse=True)
+        item_ids, items = np.unique(self.items, return_inverse=True)
+        return Interactions.from_pairs(
+            users,
+            items,
+            ratings=self.ratings,
+            timestamps=self.timestamps,
+            user_ids=pa.array(user_ids),
+            item_ids=pa.array(item_ids),
+        )
+
+    def _columns(self) -> tuple[np.ndarray | None, ...]:
+        return self.users, self.items, self.ratings, self.timestamps
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What a publisher ships: a log and, in some datasets, a test part of its own."""
+
+    log: Ratings
+    test: Ratings | None = None
+
+
+def movielens_100k(folder: Path) -> Parts:
+    return Parts(_separated(folder / "u.data", has_timestamp=True))
+
+
+def movielens_1m(folder: Path) -> Parts:
+    return Parts(_separated(folder / "ratings.dat", has_timestamp=True))
+
+
+def yahoo_r3(folder: Path) -> Parts:
+    """Songs users chose to rate, and songs they were shown at random."""
+    return Parts(_separated(folder / YAHOO_TRAIN), _separated(folder / YAHOO_TEST))
+
+
+def coat(folder: Path) -> Parts:
+    """Coats users chose to rate, and coats they were shown at random; a matrix each, 0 for no rating."""
+    return Parts(_matrix(folder / "train.ascii"), _matrix(folder / "test.ascii"))
+
+
+def adjacency(folder: Path) -> Parts:
+    """Published splits for graph recommenders: a user a line, followed by their items."""
+    read = [read_item_lines(find_files(folder / f"{part}.txt")[0]) for part in ("train", "test")]
+    return Parts(*(Ratings(users, items, timestamps=order) for users, items, order in read))
+
+
+def timed_log(folder: Path) -> Parts:
+    """A log of user, item and timestamp with a header."""
+    columns = [Column("user", "id", "user"), Column("item", "id", "item"), Column("timestamp", "time", "timestamp")]
+    return Parts(_ratings(folder / "log.csv", columns))
+
+
+def movielens_100k_titles(folder: Path) -> pa.Table:
+    rows = _text_rows(folder / "u.item", "|", at_least=5 + len(_GENRES_100K))
+    genres = [[g for g, flag in zip(_GENRES_100K, row[5:], strict=False) if flag == "1"] for row in rows]
+    return _titles(rows, genres)
+
+
+def movielens_1m_titles(folder: Path) -> pa.Table:
+    rows = _text_rows(folder / "movies.dat", "::", at_least=3)
+    return _titles(rows, [row[2].split("|") for row in rows])
+
+
+def _titles(rows: list[list[str]], genres: list[list[str]]) -> pa.Table:
+    return pa.table(
+        {
+            "item": pa.array([int(row[0]) for row in rows], pa.int64()),
+            "title": pa.array([row[1] for row in rows], pa.string()),
+            "genres": pa.array(genres, pa.list_(pa.string())),
+        }
+    )
+
+
+def _text_rows(path: Path, separator: str, at_least: int) -> list[list[str]]:
+    rows = []
+    for number, line in enumerate(path.read_text("latin-1").split("\n"), start=1):
+        if not line.strip():
+            continue
+        row = line.rstrip("\r").split(separator)
+        if len(row) < at_least or not _is_id(row[0].encode()):
+            raise InputError(f"'{path}', line {number}: expected an id, a title and genres between '{separator}'.")
+        rows.append(row)
+    return rows
+
+
+def _is_id(word: bytes) -> bool:
+    """Whether it is a whole number that fits into 64 bits."""
+    return word.isdigit() and len(word) <= _DIGITS
+
+
+def _separated(path: Path, *, has_timestamp: bool = False) -> Ratings:
+    """Rows of user, item, rating and perhaps timestamp, without a header."""
+    columns = [Column("user", "id", "user"), Column("item", "id", "item"), Column("rating", "number", "rating")]
+    if has_timestamp:
+        columns.append(Column("timestamp", "time", "timestamp"))
+    return _ratings(path, columns, header=False)
+
+
+def _ratings(path: Path, columns: list[Column], header: bool | None = None) -> Ratings:
+    table = read_columns(path, columns, header=header)
+    for name in ("user", "item"):
+        if not pa.types.is_integer(table.schema.field(name).type.value_type):
+            raise InputError(f"'{path}' has {name} ids that are not whole numbers; is it the right file?")
+    values = {c.role: table[c.role].cast(pa.int64() if c.kind == "id" else pa.float64()).to_numpy() for c in columns}
+    return Ratings(values["user"], values["item"], values.get("rating"), values.get("timestamp"))
+
+
+def _matrix(path: Path) -> Ratings:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what it warns of, an empty file, is reported below
+            matrix = np.loadtxt(path, dtype=np.float32, ndmin=2)
+    except ValueError as error:
+        raise InputError(f"'{path}' is not a matrix of numbers ({' '.join(str(error).split())}).") from error
+    if matrix.shape != COAT_SHAPE:
+        wanted, found = ("{} rows × {} columns".format(*shape) for shape in (COAT_SHAPE, matrix.shape))
+        raise InputError(f"'{path}' has {found}, but Coat's matrices have {wanted}; is it the right file?")
+    if not np.isin(matrix, np.arange(6)).all():
+        row, column = np.argwhere(~np.isin(matrix, np.arange(6)))[0]
+        raise InputError(
+            f"'{path}', line {row + 1}, column {column + 1}: a rating is 0 (none) to 5, not {matrix[row, column]:g}."
+        )
+    users, items = np.nonzero(matrix)
+    return Ratings(users, items, matrix[users, items])
+
 
 _MOVIELENS_TERMS = (
     "Free for research with acknowledgement (Harper and Konstan, The MovieLens Datasets, 2015); "
@@ -70,7 +256,7 @@ def _published(name: str, title: str, source: str) -> DatasetInfo:
         licence=_READ_ONLY_TERMS,
         files=("train.txt", "test.txt"),
         test_parts=("given", "random"),
-        read=layouts.adjacency,
+        read=adjacency,
     )
 
 
@@ -90,8 +276,8 @@ DATASETS: dict[str, DatasetInfo] = {
             source="https://grouplens.org/datasets/movielens/100k/",
             licence=_MOVIELENS_TERMS,
             files=("u.data",),
-            read=layouts.movielens_100k,
-            read_titles=layouts.movielens_100k_titles,
+            read=movielens_100k,
+            read_titles=movielens_100k_titles,
             md5="0e33842e24a9c977be4e0107933c0723",
             room=30_000_000,
         ),
@@ -101,8 +287,8 @@ DATASETS: dict[str, DatasetInfo] = {
             source="https://grouplens.org/datasets/movielens/1m/",
             licence=_MOVIELENS_TERMS,
             files=("ratings.dat",),
-            read=layouts.movielens_1m,
-            read_titles=layouts.movielens_1m_titles,
+            read=movielens_1m,
+            read_titles=movielens_1m_titles,
             md5="c4d9eecfca2ab87c1945afe126590906",
             room=40_000_000,
         ),
@@ -111,9 +297,9 @@ DATASETS: dict[str, DatasetInfo] = {
             title="Yahoo! Music R3: self-selected ratings, and ratings of songs shown at random",
             source="https://webscope.sandbox.yahoo.com (dataset R3)",
             licence="Licensed to each signatory by Yahoo Webscope; may not be passed on.",
-            files=(layouts.YAHOO_TRAIN, layouts.YAHOO_TEST),
+            files=(YAHOO_TRAIN, YAHOO_TEST),
             test_parts=("random", "randomised"),
-            read=layouts.yahoo_r3,
+            read=yahoo_r3,
         ),
         DatasetInfo(
             name="coat",
@@ -122,7 +308,7 @@ DATASETS: dict[str, DatasetInfo] = {
             licence=_READ_ONLY_TERMS,
             files=("train.ascii", "test.ascii"),
             test_parts=("randomised", "random"),
-            read=layouts.coat,
+            read=coat,
         ),
         _published("gowalla", "Gowalla check-ins, the split that most graph recommenders use", _LIGHTGCN),
         _published("yelp2018", "Yelp 2018 reviews, the split that most graph recommenders use", _LIGHTGCN),
@@ -137,7 +323,7 @@ DATASETS: dict[str, DatasetInfo] = {
             source="https://jmcauley.ucsd.edu/data/amazon/",
             licence=_READ_ONLY_TERMS,
             files=("log.csv",),
-            read=layouts.timed_log,
+            read=timed_log,
         ),
     )
 }

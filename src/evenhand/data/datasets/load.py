@@ -25,8 +25,7 @@ from evenhand.data.datasets.fetch import (
     install_archive,
     unpack,
 )
-from evenhand.data.datasets.known import DATASETS, DatasetInfo
-from evenhand.data.datasets.layouts import Parts, Ratings
+from evenhand.data.datasets.known import DATASETS, DatasetInfo, Parts, Ratings
 from evenhand.data.interactions import Interactions
 from evenhand.data.simulate import Simulation, simulate
 from evenhand.utils.errors import InputError, unknown
