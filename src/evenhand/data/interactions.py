@@ -6,7 +6,7 @@ rows sorted by item, so that membership is a binary search and nothing is dense 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -238,7 +238,7 @@ class Interactions:
     @cached_property
     def keys(self) -> np.ndarray:
         """int64 [n_pairs], ascending: user * n_items + item, for membership by binary search."""
-        return self.users.astype(np.int64) * self.n_items + self.items
+        return pair_keys(self.users, self.items, self.n_items)
 
     def row(self, user: int) -> np.ndarray:
         """The items of one user, ascending."""
@@ -249,21 +249,19 @@ class Interactions:
         users, items = np.broadcast_arrays(users, items)
         if not len(self):
             return np.zeros(users.shape, dtype=bool)
-        wanted = users.astype(np.int64) * self.n_items + items
+        wanted = pair_keys(users, items, self.n_items)
         place = np.minimum(np.searchsorted(self.keys, wanted), len(self) - 1)
         return (self.keys[place] == wanted) & (items >= 0)
 
     def take(self, mask: np.ndarray) -> Interactions:
         """The pairs where `mask` is true, over the same vocabulary."""
         counts = np.bincount(self.users[mask], minlength=self.n_users)
-        return Interactions(
-            user_ids=self.user_ids,
-            item_ids=self.item_ids,
+        return replace(
+            self,
             indptr=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
             items=self.items[mask],
             ratings=None if self.ratings is None else self.ratings[mask],
             timestamps=None if self.timestamps is None else self.timestamps[mask],
-            notes=self.notes,
         )
 
     def union(self, *others: Interactions | None) -> Interactions:
@@ -282,14 +280,13 @@ class Interactions:
 
     def to_table(self) -> pa.Table:
         """The pairs with their ids, as an Arrow table: user, item and, where known, rating and timestamp."""
-        columns: Mapping[str, Any] = {
+        columns = {
             "user": self.user_ids.take(pa.array(self.users)),
             "item": self.item_ids.take(pa.array(self.items)),
+            "rating": self.ratings,
+            "timestamp": self.timestamps,
         }
-        for name, values in (("rating", self.ratings), ("timestamp", self.timestamps)):
-            if values is not None:
-                columns = {**columns, name: pa.array(values)}
-        return pa.table(columns)
+        return pa.table({name: values for name, values in columns.items() if values is not None})
 
     def with_notes(self, *notes: str) -> Interactions:
         return replace(self, notes=(*self.notes, *notes))

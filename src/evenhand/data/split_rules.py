@@ -73,6 +73,11 @@ class Drawn:
     dropped: np.ndarray | None = None
     """bool [pairs]: pairs that belong to no part."""
 
+    @property
+    def left(self) -> np.ndarray:
+        """bool [pairs]: what remains to be trained on."""
+        return ~self.held_out if self.dropped is None else ~(self.held_out | self.dropped)
+
 
 @dataclass(frozen=True)
 class Rule:

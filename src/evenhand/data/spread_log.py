@@ -6,7 +6,7 @@ items are known everywhere. Whatever is drawn or counted here is the same for an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -38,12 +38,7 @@ class SpreadLog:
         mine = users.mine(world.rank)
         part = data.take(users.owner(data.users) == world.rank)
         indptr = np.concatenate([[0], np.cumsum(part.activity[mine])])
-        ids = data.user_ids.take(pa.array(mine))
-        return SpreadLog(
-            world,
-            users,
-            Interactions(ids, data.item_ids, indptr, part.items, part.ratings, part.timestamps, data.notes),
-        )
+        return SpreadLog(world, users, replace(part, user_ids=data.user_ids.take(pa.array(mine)), indptr=indptr))
 
     def __repr__(self) -> str:
         size = f"{count(self.n_users, 'user')} × {count(self.n_items, 'item')}"
