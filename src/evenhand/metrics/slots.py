@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenhand.metrics.exposure import NO_ITEM, PARTS, popularity_part
-from evenhand.metrics.propensity import propensities
+from evenhand.metrics.exposure import NO_ITEM, PARTS, popularity_part, propensities
 
 if TYPE_CHECKING:
     from evenhand.data.interactions import Interactions
