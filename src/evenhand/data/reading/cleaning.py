@@ -187,12 +187,7 @@ def _as_ids(loaded: Loaded, role: str, values: pa.Array) -> pa.Array:
 def _integers_if_exact(values: pa.Array) -> pa.Array:
     """int64 if every text is just how that integer is written ('007' is not), else the texts."""
     exact = pc.all(pc.match_substring_regex(values.drop_null(), r"^(0|-?[1-9][0-9]*)$")).as_py()
-    if not exact:
-        return values
-    try:
-        return values.cast(pa.int64())
-    except pa.ArrowInvalid:
-        return values
+    return _int64_or_string(values) if exact else values
 
 
 def _int64_or_string(values: pa.Array) -> pa.Array:

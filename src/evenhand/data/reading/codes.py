@@ -195,8 +195,8 @@ def collect(
     return Pairs(
         indptr,
         items,
-        None if ratings is None or order is None else _taken(ratings, order, np.float32),
-        None if timestamps is None or order is None else _taken(timestamps, order, np.float64),
+        _taken(ratings, order, np.float32),
+        _taken(timestamps, order, np.float64),
         repeats,
     )
 
@@ -246,7 +246,9 @@ def _only(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return values
 
 
-def _taken(values: np.ndarray, order: np.ndarray, dtype: type) -> np.ndarray:
+def _taken(values: np.ndarray | None, order: np.ndarray | None, dtype: type) -> np.ndarray | None:
+    if values is None or order is None:
+        return None
     out: np.ndarray = np.empty(len(order), dtype=dtype)
     for part in steps(len(order)):
         out[part] = values[order[part]]

@@ -75,15 +75,12 @@ def gather(
     batches: Iterable[pa.RecordBatch], chosen: dict[str, int], columns: Sequence[Column]
 ) -> tuple[dict[str, Codes], pa.Table]:
     """Take the chosen columns out of one batch after the other: ids as codes, the rest as it is."""
-    ids = {column.role for column in columns if column.kind == "id"} & set(chosen)
-    codes = {role: Codes() for role in chosen if role in ids}
-    others: dict[str, list[pa.Array]] = {role: [] for role in chosen if role not in ids}
+    codes = {column.role: Codes() for column in columns if column.kind == "id" and column.role in chosen}
+    others: dict[str, list[pa.Array]] = {role: [] for role in chosen if role not in codes}
     for batch in batches:
         for role, place in chosen.items():
-            if role in ids:
-                codes[role].add(batch.column(place))
-            else:
-                others[role].append(batch.column(place))
+            take_in = codes[role].add if role in codes else others[role].append
+            take_in(batch.column(place))
     # Without a batch there are no rows, which is reported before anyone asks for a type.
     table = pa.table({role: pa.chunked_array(parts or [pa.array([])]) for role, parts in others.items()})
     return codes, table
