@@ -194,9 +194,9 @@ class LookingSampler(BoundSampler):
         """int64 [R, s]: items for a whole batch, from uniforms [R, shared_width]."""
         return (uniforms * self.n_items).long()
 
-    @abstractmethod
     def pick(self, batch: Batch, looked: Looked) -> Tensor:
-        """int64 [R, B, n]: the columns of `looked.items` that become negatives."""
+        """int64 [R, B, n]: the columns of `looked.items` that become negatives; here, all n of them."""
+        return torch.arange(batch.n, device=self.device).expand(looked.items.shape)
 
     def choose(self, batch: Batch) -> Tensor:
         shared = self.look_shared(batch.shared)
