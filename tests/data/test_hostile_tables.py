@@ -170,7 +170,7 @@ def test_empty_lines_between_users_are_passed_over(tmp_path: Path, monkeypatch: 
         (tmp_path / name).write_bytes(b"0 1 2\n" + b"\n" * 1000 + b"3 4\n")
     lines = []
     monkeypatch.setattr("evenhand.data.datasets.known.np.repeat", lambda ids, n: lines.append(n) or ids.repeat(n))
-    assert adjacency(tmp_path).log.items.tolist() == [1, 2, 4]
+    assert adjacency(tmp_path).log["item"].to_pylist() == [1, 2, 4]
     assert len(lines) == 4
 
 

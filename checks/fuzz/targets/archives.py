@@ -14,7 +14,7 @@ from unittest.mock import patch
 from checks.fuzz.inputs import WORDS, mutated
 from checks.fuzz.targets.target import Target
 from evenhand.data.datasets import fetch, known
-from evenhand.data.datasets.load import load_dataset
+from evenhand.data.datasets.load import as_interactions, load_dataset
 from evenhand.utils.errors import InputError
 
 NAMES = (
@@ -80,7 +80,7 @@ def _layout(name: str, file: str) -> Callable[[bytes, Path], object]:
             return
         with patch.object(known, "COAT_SHAPE", (3, 4)):
             found = known.coat(folder) if name == "coat" else known.adjacency(folder)
-        found.log.interactions().to_table().to_pylist()
+        as_interactions(found.log).to_table().to_pylist()
 
     return read
 

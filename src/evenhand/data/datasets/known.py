@@ -1,7 +1,7 @@
 """The datasets known by name: what each is, whose it is, and how its publisher lays out its files.
 
 A new dataset is one entry in `DATASETS` and, if its layout is new, one function that takes a folder and returns plain
-ratings with the publisher's own ids; what is train, test or pool is decided by `load`.
+tables with the publisher's own ids; what is train, test or pool is decided by `load`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from evenhand.data.datasets.fetch import cache_folder
-from evenhand.data.interactions import Interactions
 from evenhand.data.reading.read import Column, read_columns
 from evenhand.data.reading.sources import find_files
 from evenhand.data.reading.text_files import read_item_lines
@@ -50,53 +49,14 @@ _GENRES_100K = [
 
 
 @dataclass(frozen=True, eq=False)
-class Ratings:
-    """Aligned arrays, one element a row of the file, in the publisher's ids."""
-
-    users: np.ndarray
-    items: np.ndarray
-    ratings: np.ndarray | None = None
-    timestamps: np.ndarray | None = None
-
-    def take(self, mask: np.ndarray) -> Ratings:
-        return Ratings(*(None if v is None else v[mask] for v in self._columns()))  # type: ignore[arg-type]
-
-    def at_least(self, min_rating: float | None) -> Ratings:
-        """The rows rated `min_rating` or higher."""
-        if min_rating is None:
-            return self
-        if self.ratings is None:
-            raise InputError("min_rating cannot be used here: this dataset has no ratings.")
-        return self.take(self.ratings >= min_rating)
-
-    def followed_by(self, other: Ratings) -> Ratings:
-        """The rows of both; a column is kept where both have it."""
-        columns = zip(self._columns(), other._columns(), strict=True)
-        return Ratings(*(None if a is None or b is None else np.concatenate([a, b]) for a, b in columns))  # type: ignore[arg-type]
-
-    def interactions(self) -> Interactions:
-        """The rows as pairs over just the users and items that occur in them."""
-        user_ids, users = np.unique(self.users, return_inverse=True)
-        item_ids, items = np.unique(self.items, return_inverse=True)
-        return Interactions.from_pairs(
-            users,
-            items,
-            ratings=self.ratings,
-            timestamps=self.timestamps,
-            user_ids=pa.array(user_ids),
-            item_ids=pa.array(item_ids),
-        )
-
-    def _columns(self) -> tuple[np.ndarray | None, ...]:
-        return self.users, self.items, self.ratings, self.timestamps
-
-
-@dataclass(frozen=True, eq=False)
 class Parts:
-    """What a publisher ships: a log and, in some datasets, a test part of its own."""
+    """What a publisher ships: a log and, in some datasets, a test part of its own.
 
-    log: Ratings
-    test: Ratings | None = None
+    Both have the columns user and item in the publisher's ids and, where known, rating and timestamp.
+    """
+
+    log: pa.Table
+    test: pa.Table | None = None
 
 
 def movielens_100k(folder: Path) -> Parts:
@@ -119,8 +79,7 @@ def coat(folder: Path) -> Parts:
 
 def adjacency(folder: Path) -> Parts:
     """Published splits for graph recommenders: a user a line, followed by their items."""
-    read = [read_item_lines(find_files(folder / f"{part}.txt")[0]) for part in ("train", "test")]
-    return Parts(*(Ratings(users, items, timestamps=order) for users, items, order in read))
+    return Parts(_item_lines(folder / "train.txt"), _item_lines(folder / "test.txt"))
 
 
 def timed_log(folder: Path) -> Parts:
@@ -167,7 +126,12 @@ def _is_id(word: bytes) -> bool:
     return word.isdigit() and len(word) <= _DIGITS
 
 
-def _separated(path: Path, *, has_timestamp: bool = False) -> Ratings:
+def _item_lines(path: Path) -> pa.Table:
+    users, items, order = read_item_lines(find_files(path)[0])
+    return pa.table({"user": users, "item": items} | ({} if order is None else {"timestamp": order}))
+
+
+def _separated(path: Path, *, has_timestamp: bool = False) -> pa.Table:
     """Rows of user, item, rating and perhaps timestamp, without a header."""
     columns = [Column("user", "id", "user"), Column("item", "id", "item"), Column("rating", "number", "rating")]
     if has_timestamp:
@@ -175,16 +139,15 @@ def _separated(path: Path, *, has_timestamp: bool = False) -> Ratings:
     return _ratings(path, columns, header=False)
 
 
-def _ratings(path: Path, columns: list[Column], header: bool | None = None) -> Ratings:
+def _ratings(path: Path, columns: list[Column], header: bool | None = None) -> pa.Table:
     table = read_columns(path, columns, header=header)
     for name in ("user", "item"):
         if not pa.types.is_integer(table.schema.field(name).type.value_type):
             raise InputError(f"'{path}' has {name} ids that are not whole numbers; is it the right file?")
-    values = {c.role: table[c.role].cast(pa.int64() if c.kind == "id" else pa.float64()).to_numpy() for c in columns}
-    return Ratings(values["user"], values["item"], values.get("rating"), values.get("timestamp"))
+    return pa.table({c.role: table[c.role].cast(pa.int64() if c.kind == "id" else pa.float64()) for c in columns})
 
 
-def _matrix(path: Path) -> Ratings:
+def _matrix(path: Path) -> pa.Table:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what it warns of, an empty file, is reported below
@@ -200,7 +163,7 @@ def _matrix(path: Path) -> Ratings:
             f"'{path}', line {row + 1}, column {column + 1}: a rating is 0 (none) to 5, not {matrix[row, column]:g}."
         )
     users, items = np.nonzero(matrix)
-    return Ratings(users, items, matrix[users, items])
+    return pa.table({"user": users, "item": items, "rating": matrix[users, items]})
 
 
 _MOVIELENS_TERMS = (

@@ -122,16 +122,13 @@ def net_purchases(
     if absent.any():
         cleaned.append(f"{count(int(absent.sum()), 'row')} without an amount skipped")
     rows = np.flatnonzero(keep & ~absent)
-    key = pair_keys(users[rows], items[rows], n_items)
-    order = np.argsort(key, kind="stable")
-    starts = np.flatnonzero(np.append(True, np.diff(key[order]) != 0)) if len(key) else np.zeros(0, dtype=np.int64)
-    sorted_amounts = amounts[rows[order]]
-    net, gross = (np.add.reduceat(a, starts) if len(starts) else a for a in (sorted_amounts, np.abs(sorted_amounts)))
-    bought = net > _NOTHING * gross
+    _, pair = np.unique(pair_keys(users[rows], items[rows], n_items), return_inverse=True)
+    own = amounts[rows]
+    bought = np.bincount(pair, own) > _NOTHING * np.bincount(pair, np.abs(own))
     if not bought.all():
         cleaned.append(f"{count(int((~bought).sum()), 'pair')} netted to zero")
     wanted = np.zeros(len(users), dtype=bool)
-    wanted[rows[order]] = np.repeat(bought, np.diff(np.append(starts, len(key)))) & (sorted_amounts > 0)
+    wanted[rows] = bought[pair] & (own > 0)
     return wanted, cleaned
 
 
