@@ -121,7 +121,7 @@ class Interactions:
             None if ratings is None else np.asarray(ratings),
             None if timestamps is None else np.asarray(timestamps, dtype=np.float64),
         )
-        return Interactions._of(
+        return Interactions.of_rows(
             pairs,
             pa.array(np.arange(n_users)) if user_ids is None else user_ids,
             pa.array(np.arange(n_items)) if item_ids is None else item_ids,
@@ -140,19 +140,17 @@ class Interactions:
         notes: tuple[str, ...] = (),
         cleaned: Sequence[str] = (),
     ) -> Interactions:
-        """`from_pairs` for large files: `users` and `items` must own their memory, and are emptied.
-
-        `cleaned` says what was left out so far; together with the repeats it becomes one note.
-        """
+        """`from_pairs` for large files: `users` and `items` must own their memory, and are emptied."""
         _check_size(len(user_ids), len(item_ids))
         key = keys_instead(users, items, len(item_ids))
         pairs = collect(key, len(user_ids), len(item_ids), ratings, timestamps)
-        return Interactions._of(pairs, user_ids, item_ids, notes, cleaned)
+        return Interactions.of_rows(pairs, user_ids, item_ids, notes, cleaned)
 
     @staticmethod
-    def _of(
+    def of_rows(
         pairs: Pairs, user_ids: pa.Array, item_ids: pa.Array, notes: tuple[str, ...], cleaned: Sequence[str] = ()
     ) -> Interactions:
+        """Unique pairs with their ids; `cleaned` says what was left out so far, with the repeats it is one note."""
         if pairs.repeats:
             cleaned = (*cleaned, f"{count(pairs.repeats, 'repeat')} merged")
         if cleaned:

@@ -78,21 +78,10 @@ def read_spread(source: Any, world: World, **options: Any) -> SpreadLog:
         )
     blocks = Blocks.of_users(user_ids.total, world.size)
     pairs = _brought_home(world, blocks, item_ids.total, user_rows, item_rows, ratings, times)
-    repeats = total_count(world, pairs.repeats)
-    if repeats:
-        cleaned.append(f"{count(repeats, 'repeat')} merged")
-    notes = (*plan.notes, f"{'; '.join(cleaned)}.") if cleaned else plan.notes
+    pairs = pairs._replace(repeats=total_count(world, pairs.repeats))
     pa.default_memory_pool().release_unused()
-    mine = Interactions(
-        user_ids.placed(blocks),
-        item_ids.everywhere(),
-        pairs.indptr,
-        pairs.items,
-        pairs.ratings,
-        pairs.timestamps,
-        notes,
-    )
-    return SpreadLog(world, blocks, mine)
+    ids = user_ids.placed(blocks), item_ids.everywhere()
+    return SpreadLog(world, blocks, Interactions.of_rows(pairs, *ids, plan.notes, cleaned))
 
 
 class _Clean(NamedTuple):
