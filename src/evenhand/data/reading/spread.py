@@ -196,9 +196,9 @@ class Shares:
             if other is not None:
                 raise InputError(f"{other.label} is no parquet file, and several processes read such files only.")
             with faults_reported(label):
-                looked = [Footer.of(file, columns).to_json() for file in files[world.rank :: world.size]]
+                looked = [Footer.of(file, columns) for file in files[world.rank :: world.size]]
         answers = world.gathered(looked)
-        footers = [Footer(**answers[n % world.size][n // world.size]) for n in range(len(files))]
+        footers = [Footer(*answers[n % world.size][n // world.size]) for n in range(len(files))]
         filled = [(file, footer) for file, footer in zip(files, footers, strict=True) if sum(footer.groups)]
         if not filled:
             raise NoRowsError(f"{label} holds no rows.")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -50,8 +50,7 @@ def load_parquet(file: File, columns: Sequence[Column]) -> Loaded:
         return typed(parquet.iter_batches(_ROWS, columns=in_file), in_file, columns, file.label)
 
 
-@dataclass(frozen=True)
-class Footer:
+class Footer(NamedTuple):
     """What a file says of itself, as JSON can carry it."""
 
     groups: tuple[int, ...]
@@ -71,9 +70,6 @@ class Footer:
                 {role: schema.names[place] for role, place in chosen.items()},
                 {c.role: str(id_type(schema.types[chosen[c.role]])) for c in columns if c.kind == "id"},
             )
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def pieces(file: File, columns: Sequence[Column], groups: Sequence[int], first_row: int) -> Iterator[Loaded]:
