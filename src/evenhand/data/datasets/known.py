@@ -23,7 +23,8 @@ from evenhand.utils.errors import InputError
 YAHOO_TRAIN = "ydata-ymusic-rating-study-v1_0-train.txt"
 YAHOO_TEST = "ydata-ymusic-rating-study-v1_0-test.txt"
 COAT_SHAPE = (290, 300)
-_DIGITS = 18
+_MOST_DIGITS = 18
+"""Of an id that fits into 64 bits."""
 _GENRES_100K = [
     "unknown",
     "Action",
@@ -115,15 +116,10 @@ def _text_rows(path: Path, separator: str, at_least: int) -> list[list[str]]:
         if not line.strip():
             continue
         row = line.rstrip("\r").split(separator)
-        if len(row) < at_least or not _is_id(row[0].encode()):
+        if len(row) < at_least or not (row[0].encode().isdigit() and len(row[0]) <= _MOST_DIGITS):
             raise InputError(f"'{path}', line {number}: expected an id, a title and genres between '{separator}'.")
         rows.append(row)
     return rows
-
-
-def _is_id(word: bytes) -> bool:
-    """Whether it is a whole number that fits into 64 bits."""
-    return word.isdigit() and len(word) <= _DIGITS
 
 
 def _item_lines(path: Path) -> pa.Table:

@@ -124,7 +124,12 @@ def _look_at(file: File) -> None:
                 raise InputError(f"line {done + deep[0]} of {label} is nested more than {DEEPEST} deep.")
             keys |= _keys(chunk)
             done, size = done + chunk.count(b"\n"), size + len(chunk)
-            _check_width(len(keys), done, size, label)
+            # Every key becomes a column over all lines, however few of them have it.
+            if len(keys) * done > max(MOST_CELLS, 4 * size):
+                raise InputError(
+                    f"{label} has {len(keys):,} different keys in {done:,} lines, most of them in few lines; "
+                    "keep only the columns that are needed."
+                )
     if not size:
         raise NoRowsError(f"{label} is empty.")
 
@@ -153,20 +158,9 @@ def _may_be_deep(chunk: bytes) -> bool:
 
 
 def _is_deep(line: bytes) -> bool:
-    return line.count(b"[") + line.count(b"{") > DEEPEST and _depth(line) > DEEPEST
-
-
-def _depth(line: bytes) -> int:
-    """How deep brackets are nested, those in texts aside."""
+    """Whether brackets are nested that deep, those in texts aside."""
+    if line.count(b"[") + line.count(b"{") <= DEEPEST:
+        return False
     signs = np.frombuffer(_STRING.sub(b"", line), dtype=np.uint8)
     opens, closes = (np.isin(signs, list(pair)).astype(np.int64) for pair in (b"[{", b"]}"))
-    return int(np.cumsum(opens - closes).max(initial=0))
-
-
-def _check_width(keys: int, lines: int, size: int, label: str) -> None:
-    """Every key becomes a column over all lines, however few of them have it."""
-    if keys * lines > max(MOST_CELLS, 4 * size):
-        raise InputError(
-            f"{label} has {keys:,} different keys in {lines:,} lines, most of them in few lines; "
-            "keep only the columns that are needed."
-        )
+    return int(np.cumsum(opens - closes).max(initial=0)) > DEEPEST
