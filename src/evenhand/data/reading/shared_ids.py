@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +18,6 @@ import pyarrow.compute as pc
 from evenhand.data.reading.codes import Codes, Growing, recode
 from evenhand.utils.spread_arrays import exchange_arrays
 from evenhand.utils.world import Blocks, World
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _SAMPLES = 64
 """Ids that each rank shows for every range that is sought: ranges then differ by some ten percent."""
@@ -80,7 +76,8 @@ class SortedIds:
         """From ids of which each is on one rank only; and for each of them its place in the order, int64."""
         order = pc.sort_indices(values)
         mine = values.take(order)
-        ends = np.array([bisect_left(_Keys(mine), _key(border)) for border in _borders(world, mine)], dtype=np.int64)
+        places = [bisect_left(mine, _key(border), key=_key_of) for border in _borders(world, mine)]
+        ends = np.array(places, dtype=np.int64)
         came = exchange_ids(world, cut(mine, np.diff(ends, prepend=0, append=len(mine))))
         merged = pa.concat_arrays(came)
         sorting = np.asarray(pc.sort_indices(merged))
@@ -116,17 +113,8 @@ def _key(value: int | str) -> int | bytes:
     return value.encode() if isinstance(value, str) else value
 
 
-class _Keys:
-    """Sorted ids as `bisect` wants them."""
-
-    def __init__(self, ids: pa.Array) -> None:
-        self._ids = ids
-
-    def __len__(self) -> int:
-        return len(self._ids)
-
-    def __getitem__(self, place: int) -> int | bytes:
-        return _key(self._ids[place].as_py())
+def _key_of(scalar: pa.Scalar) -> int | bytes:
+    return _key(scalar.as_py())
 
 
 def owners(ids: pa.Array, size: int) -> np.ndarray:
@@ -149,8 +137,12 @@ def exchange_ids(world: World, parts: Sequence[pa.Array]) -> list[pa.Array]:
     """Send parts[r] to rank r; back comes what every rank had for this one. All are of one type, int64 or string."""
     if world.size == 1:
         return list(parts)
-    kind = parts[0].type
-    return [_unpacked(packed, kind) for packed in world.exchange([_packed(part) for part in parts])]
+    import torch
+
+    schema = pa.schema({"id": parts[0].type})
+    sent = [np.frombuffer(pa.record_batch([part], schema=schema).serialize(), dtype=np.uint8) for part in parts]
+    came = world.exchange([torch.from_numpy(one.copy()) for one in sent])
+    return [pa.ipc.read_record_batch(pa.py_buffer(one.numpy().tobytes()), schema).column(0) for one in came]
 
 
 def cut(values: pa.Array, lengths: np.ndarray) -> list[pa.Array]:
@@ -159,40 +151,15 @@ def cut(values: pa.Array, lengths: np.ndarray) -> list[pa.Array]:
     return [values.slice(end - n, n) for end, n in zip(ends.tolist(), lengths.tolist(), strict=True)]
 
 
-def _texts(ids: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """(int32 [n + 1]: where each text begins and ends, its bytes as uint8)."""
-    _, offsets, content = ids.buffers()
-    if not len(ids) or content is None:
-        return np.zeros(len(ids) + 1, dtype=np.int32), np.empty(0, dtype=np.uint8)
-    ends = np.frombuffer(offsets, dtype=np.int32)[ids.offset : ids.offset + len(ids) + 1]
-    return ends - ends[0], np.frombuffer(content, dtype=np.uint8)[ends[0] : ends[-1]]
-
-
 def _polynomials(ids: pa.Array) -> np.ndarray:
     """uint64 [n]: the bytes of each text as the coefficients of a polynomial, at an odd point."""
-    ends, content = _texts(ids)
-    lengths = np.diff(ends)
+    _, offsets, content = ids.buffers()
+    ends = np.frombuffer(offsets, dtype=np.int32)[ids.offset : ids.offset + len(ids) + 1]
+    texts, starts, lengths = (
+        np.frombuffer(content, dtype=np.uint8)[ends[0] : ends[-1]],
+        ends[:-1] - ends[0],
+        np.diff(ends),
+    )
     powers = np.cumprod(np.full(lengths.max(), _ODD, dtype=np.uint64))
-    place = np.arange(len(content)) - np.repeat(ends[:-1], lengths)
-    return np.add.reduceat(content * powers[place], ends[:-1])
-
-
-def _packed(ids: pa.Array) -> Tensor:
-    """uint8: integers as they are; of texts how many, how long, and their bytes."""
-    import torch
-
-    if pa.types.is_integer(ids.type):
-        return torch.from_numpy(ids.to_numpy().copy().view(np.uint8))
-    ends, content = _texts(ids)
-    head = np.array([len(ids)], dtype=np.int64).view(np.uint8)
-    return torch.from_numpy(np.concatenate([head, ends.astype(np.int32).view(np.uint8), content]))
-
-
-def _unpacked(packed: Tensor, kind: pa.DataType) -> pa.Array:
-    content = packed.numpy()
-    if pa.types.is_integer(kind):
-        return pa.array(np.frombuffer(content.tobytes(), dtype=np.int64))
-    n = int(content[:8].copy().view(np.int64)[0])
-    begin = 8 + 4 * (n + 1)
-    ends, texts = (pa.py_buffer(part.tobytes()) for part in (content[8:begin], content[begin:]))
-    return pa.StringArray.from_buffers(n, ends, texts)
+    place = np.arange(len(texts)) - np.repeat(starts, lengths)
+    return np.add.reduceat(texts * powers[place], starts)
