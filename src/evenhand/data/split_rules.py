@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.data.interactions import Interactions
+from evenhand.data.recency import time_order
 from evenhand.data.spread_log import SpreadLog
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.keyed import keyed_uniform
@@ -116,8 +117,7 @@ def _per_user(ask: Request) -> Drawn:
 
 def _leave_last_out(ask: Request) -> Drawn:
     data = ask.data
-    # Pairs of one moment are ordered by item, so that the result is always the same.
-    place = _place_in_row(data, np.lexsort((data.items, data.timestamps, data.users)))  # type: ignore[arg-type]
+    place = _place_in_row(data, time_order(data))
     enough = data.activity >= (3 if ask.another else 2)
     if ask.before is not None:
         enough &= ask.before.activity > 0

@@ -150,9 +150,18 @@ def items_for_half(counts: np.ndarray) -> float:
 def by_part(top: np.ndarray, mask: np.ndarray, part: np.ndarray, parts: int) -> np.ndarray:
     """float64 [n, parts]: how many of each row's marked slots hold an item of each part (−1: of none)."""
     row, slot = np.nonzero(mask)
-    which = part[top[row, slot]].astype(np.int64)
-    key = (row * parts + which)[which >= 0]
-    return np.bincount(key, minlength=len(top) * parts).reshape(len(top), parts).astype(np.float64)
+    return counts_by_part(row, part[top[row, slot]], len(top), parts)
+
+
+def counts_by_part(row: np.ndarray, part: np.ndarray, n: int, parts: int) -> np.ndarray:
+    """float64 [n, parts]: how often each row and part (−1: none) occur together.
+
+    >>> counts_by_part(np.array([0, 1, 1, 1]), np.array([1, 0, -1, 0]), n=2, parts=2)
+    array([[0., 1.],
+           [2., 0.]])
+    """
+    key = (row * parts + part.astype(np.int64))[part >= 0]
+    return np.bincount(key, minlength=n * parts).reshape(n, parts).astype(np.float64)
 
 
 def popularity_part(popularity: np.ndarray, parts: int = PARTS) -> np.ndarray:

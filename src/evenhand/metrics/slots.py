@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenhand.metrics.exposure import NO_ITEM, PARTS, popularity_part, propensities
+from evenhand.metrics.exposure import NO_ITEM, PARTS, counts_by_part, popularity_part, propensities
 
 if TYPE_CHECKING:
     from evenhand.data.interactions import Interactions
@@ -156,10 +156,7 @@ class Slots:
 
 def pairs_by_part(data: Interactions, users: np.ndarray, part: np.ndarray, parts: int) -> np.ndarray:
     """float64 [n, parts]: how many items of each part these users have in the data."""
-    which = part[data.items].astype(np.int64)
-    key = (data.users.astype(np.int64) * parts + which)[which >= 0]
-    whole = np.bincount(key, minlength=data.n_users * parts).reshape(-1, parts)
-    return whole[users].astype(np.float64)
+    return counts_by_part(data.users.astype(np.int64), part[data.items], data.n_users, parts)[users]
 
 
 def _per_user(pairs: Interactions, mask: np.ndarray) -> np.ndarray:
