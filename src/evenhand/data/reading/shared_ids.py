@@ -32,8 +32,8 @@ class SharedIds:
     def __init__(self, world: World, kind: pa.DataType) -> None:
         self.world, self.kind = world, kind
         self._rows, self._owned = Growing(np.int32), Codes()
-        self._pieces: list[tuple[int, np.ndarray, np.ndarray]] = []
-        """Of each piece its rows, the ids that went to each rank, and those that came from each rank."""
+        self._pieces: list[tuple[int, np.ndarray]] = []
+        """Of each piece its rows, and the ids that came from each rank."""
 
     def add(self, codes: np.ndarray, ids: pa.Array) -> None:
         """Take in the next rows: codes over ids, every one of which occurs; all ranks call this together."""
@@ -43,10 +43,9 @@ class SharedIds:
         place = np.empty(len(order), dtype=np.int32)
         place[order] = np.arange(len(order))
         self._rows.append(place[codes])
-        sent = np.bincount(to, minlength=self.world.size)
-        came = exchange_ids(self.world, cut(ids.take(pa.array(order)), sent))
+        came = exchange_ids(self.world, cut(ids.take(pa.array(order)), np.bincount(to, minlength=self.world.size)))
         self._owned.add(pa.concat_arrays(came))
-        self._pieces.append((len(codes), sent, np.array([len(part) for part in came])))
+        self._pieces.append((len(codes), np.array([len(part) for part in came])))
 
     def finish(self) -> tuple[np.ndarray, SortedIds]:
         """(int32: for every row of this rank the place of its id among all ids; the ids)."""
@@ -54,7 +53,7 @@ class SharedIds:
         ids, place = SortedIds.of(self.world, values.cast(self.kind))
         recode(owned, place)
         rows, end = self._rows.finish(), len(self._rows)
-        for n_rows, _, came in reversed(self._pieces):
+        for n_rows, came in reversed(self._pieces):
             answers = np.split(owned[len(owned) - came.sum() :].copy(), np.cumsum(came)[:-1])
             owned.resize(len(owned) - came.sum(), refcheck=False)
             recode(rows[end - n_rows : end], np.concatenate(exchange_arrays(self.world, answers)))
