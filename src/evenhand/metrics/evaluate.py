@@ -126,13 +126,13 @@ def evaluate(
     """
     ks = list_lengths(k)
     split = with_validation(split, validation)
-    found = _evaluated(read_lists(recs, ListColumns.of(columns)), split, ks, hot)
+    found = evaluate_named(recs, split, ks, hot, columns=ListColumns.of(columns), name=name)
     if len(found) > 1:
         raise InputError(
             f"{source_label(recs)} holds lists of {len(found)} recommenders in its column 'name' "
             f"({', '.join(one.name for one in found[:3])}…); use evaluate_named, or give those of one at a time."
         )
-    return replace(found[0], name=name)
+    return found[0]
 
 
 def evaluate_named(

@@ -44,10 +44,6 @@ class BalancedBound(BoundSampler):
         self._upto = torch.from_numpy(upto).to(self.device)
         """int64 [n_items]: how many items are at most as popular as each."""
 
-    @property
-    def eligible(self) -> Tensor:
-        return self.distribution.mass > 0
-
     def width(self, n: int) -> int:
         return 2 * n
 

@@ -33,10 +33,6 @@ class StaticBound(LookingSampler):
         super().__init__(train, device, replicas)
         self.distribution = distribution
 
-    @property
-    def eligible(self) -> Tensor:
-        return self.distribution.mass > 0
-
     def width(self, n: int) -> int:
         return n
 
