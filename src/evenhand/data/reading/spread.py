@@ -66,9 +66,8 @@ def read_spread(source: Any, world: World, **options: Any) -> SpreadLog:
         raise no_such_rating(plan.label, asked.min_rating)
     if not added_up["_kept"]:
         raise InputError(f"no row of {plan.label} is left: {'; '.join(cleaned)}.")
-    ratings, times = (
-        numbers[role].finish() if added_up[f"_{role}{'s_kept' if cleaned else 's'}"] else None for role in _NUMBERS
-    )
+    suffix = "s_kept" if cleaned else "s"
+    kept = {f"{role}s": numbers[role].finish() for role in _NUMBERS if added_up[f"_{role}{suffix}"]}
     user_rows, user_ids = users.finish()
     item_rows, item_ids = items.finish()
     asked.check_items(item_ids.total, plan.label)
@@ -77,7 +76,7 @@ def read_spread(source: Any, world: World, **options: Any) -> SpreadLog:
             f"{plan.label} holds more than 2 billion users or items, which is more than evenhand can index."
         )
     blocks = Blocks.of_users(user_ids.total, world.size)
-    pairs = _brought_home(world, blocks, item_ids.total, user_rows, item_rows, ratings, times)
+    pairs = _brought_home(world, blocks, item_ids.total, user_rows, item_rows, kept)
     pairs = pairs._replace(repeats=total_count(world, pairs.repeats))
     pa.default_memory_pool().release_unused()
     ids = user_ids.placed(blocks), item_ids.everywhere()
@@ -130,24 +129,19 @@ def _added_up(world: World, left_out: Counter[str]) -> Counter[str]:
 
 
 def _brought_home(
-    world: World,
-    blocks: Blocks,
-    n_items: int,
-    users: np.ndarray,
-    items: np.ndarray,
-    ratings: np.ndarray | None,
-    times: np.ndarray | None,
+    world: World, blocks: Blocks, n_items: int, users: np.ndarray, items: np.ndarray, more: Mapping[str, np.ndarray]
 ) -> Pairs:
     """Every pair on the rank of its user, repeats merged; the arrays, which are of this rank's rows, are used up.
 
+    `more` are the ratings and timestamps, where there are any.
     Rows must stay in the order of the log, since of repeats the last one counts: what comes from each rank has its own
     place, which is filled from its end.
     """
     sent = np.zeros(world.size, dtype=np.int64)
     for part in steps(len(users)):
         sent += np.bincount(blocks.owner(users[part]), minlength=world.size)
-    came = np.concatenate(exchange_arrays(world, [sent[rank : rank + 1] for rank in range(world.size)]))
-    columns = [users, items, *(numbers for numbers in (ratings, times) if numbers is not None)]
+    came = np.array(world.counts(sent.tolist()).receive)
+    columns = [users, items, *more.values()]
     key = np.empty(came.sum(), dtype=np.int64)
     homes = [np.empty(len(key), dtype=column.dtype) for column in columns[2:]]
     ends = np.cumsum(came)
@@ -165,14 +159,7 @@ def _brought_home(
                 home[place] = values
             ends[rank] -= len(whose)
     next(rows, None)  # the last rows are let go of as well
-    found = iter(homes)
-    return collect(
-        key,
-        blocks.count(world.rank),
-        n_items,
-        next(found) if ratings is not None else None,
-        next(found) if times is not None else None,
-    )
+    return collect(key, blocks.count(world.rank), n_items, **dict(zip(more, homes, strict=True)))
 
 
 @dataclass(frozen=True, eq=False)
