@@ -87,8 +87,6 @@ class Rule:
     draw: Callable[[Request], Drawn]
     label: str
     """How a description of a split begins."""
-    seeded: bool = True
-    """Whether the seed decides which pairs are drawn."""
     needs_times: bool = False
 
 
@@ -221,8 +219,8 @@ _SHIFT = 0x5417
 RULES: dict[str, Rule] = {
     "random": Rule(_random, "random"),
     "per-user": Rule(_per_user, "per user"),
-    "leave-last-out": Rule(_leave_last_out, "leave last out", seeded=False, needs_times=True),
-    "time": Rule(_time, "by time", seeded=False, needs_times=True),
+    "leave-last-out": Rule(_leave_last_out, "leave last out", needs_times=True),
+    "time": Rule(_time, "by time", needs_times=True),
     "popularity-shift": Rule(_popularity_shift, "popularity shift"),
 }
 """Every way to hold out a part, by the name that commands and functions take.
