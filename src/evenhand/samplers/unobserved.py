@@ -27,7 +27,6 @@ class UnobservedDistribution:
     """
 
     def __init__(self, train: Interactions, weights: np.ndarray | None, device: torch.device | str) -> None:
-        self.n_items = train.n_items
         self._train, self._device = train, device
         self.before_item: Tensor | None = None
         self.before_pair: Tensor | None = None
