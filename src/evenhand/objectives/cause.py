@@ -111,7 +111,7 @@ def inclusion(popularity: np.ndarray, share: float) -> np.ndarray:
 
     So every item expects c pairs in the sample, or all it has where these are fewer.
 
-    >>> inclusion(np.array([8, 4, 1, 0]), 5 / 13).tolist()
+    >>> inclusion(np.array([8, 4, 1, 0]), 5 / 13).round(6).tolist()
     [0.25, 0.5, 1.0, 1.0]
     """
     wanted = share * popularity.sum()
