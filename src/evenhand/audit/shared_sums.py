@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from evenhand.data.reading.wire import exchange_arrays
+from evenhand.utils.spread_arrays import exchange_arrays
 from evenhand.utils.world import World
 
 

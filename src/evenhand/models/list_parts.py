@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from evenhand.data.parts import Part, PartsFolder
+from evenhand.data.write import Part, PartsFolder
 from evenhand.models.base import Model
 from evenhand.models.filters import Asked
 from evenhand.utils.errors import InputError

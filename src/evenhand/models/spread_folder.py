@@ -15,7 +15,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from evenhand.data.reading.wire import exchange_arrays, exchange_ids
+from evenhand.data.reading.shared_ids import exchange_ids
 from evenhand.data.spread_log import SpreadLog
 from evenhand.models.base import Model
 from evenhand.models.card import model_card
@@ -31,6 +31,7 @@ from evenhand.models.folder import (
 )
 from evenhand.utils.atomic import atomic_folder
 from evenhand.utils.errors import RunError
+from evenhand.utils.spread_arrays import exchange_arrays
 from evenhand.utils.world import Blocks, World
 
 
