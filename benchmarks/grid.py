@@ -2,9 +2,12 @@
 
     python benchmarks/grid.py DATA_DIR --tests gowalla:iid,ml-100k:shift --methods rns,softmax:temperature=0.1
                               --grid lr=0.001,0.002 l2=0.001,0.01 [--having batch=2048,seconds=90] [--workers 1]
+    python benchmarks/grid.py DATA_DIR --random 30      # how far the defaults are from the best of a search
 
 Points of one method on one test that differ in rates and L2 alone are trained side by side, with one seed. Each is
-printed with its share of the best of its group; `--out` keeps them, one JSON document a line.
+printed with its share of the best of its test and method; `--out` keeps them, one JSON document a line. `--random`
+draws the points from the ranges of `evenhand tune` (what cannot differ side by side from five steps of its range) and
+trains the default as well, which settles what it leaves open as always.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import numpy as np
 from defaults import K, number, tests_named, values
 
 from evenhand.experiments.benchmark import method_named
+from evenhand.experiments.search_space import Choice, search_space
 from evenhand.experiments.suite import Test
 from evenhand.training.evaluation import Evaluator, users_within_reach
 from evenhand.training.method import Conditions
@@ -32,23 +36,44 @@ Values = dict[str, Any]
 
 
 def measure(test: Test, method: str, points: list[Values], having: Values, device: str, data_dir: str) -> Values:
-    """Every point's validation NDCG@20 and epoch."""
+    """Every point's validation NDCG@20 and epoch; without any, those of the default."""
     began = time.perf_counter()
     split = test.split(data_dir)
     held = split.validation
     assert held is not None
     split = replace(split, test=split.test.take(np.zeros(len(split.test), dtype=bool)))
     conditions = Conditions.of(split, 1, k=(K,), device=device)
-    one = method_named(method).having(having).under(conditions).closed()
-    several = [one.having(point) for point in points]
-    fits = several[0].fit_together(several, conditions)
+    one = method_named(method).having(having).under(conditions)
+    several = [one.closed().having(point) for point in points]
+    fits = several[0].fit_together(several, conditions) if several else [one.fit_under(conditions)]
     seen = Evaluator(held, split.train, conditions.hot_items, (K,), users_within_reach(held))
     ndcg = [seen.evaluate(fit.scorers)[0][K].mean("ndcg") for fit in fits]
     found = [
-        p | {"ndcg": each, "epoch": (fit.epochs or (0,))[0]} for p, each, fit in zip(points, ndcg, fits, strict=True)
+        p | {"ndcg": each, "epoch": (fit.epochs or (0,))[0]}
+        for p, each, fit in zip(points or [{}], ndcg, fits, strict=True)
     ]
     what = {"test": f"{test.set}, {test.test}", "method": method, **having}
     return what | {"points": found, "seconds": round(time.perf_counter() - began, 1)}
+
+
+def drawn(method: str, n: int) -> list[Values]:
+    """Points of the space that a search of the method looks at."""
+    one, chance = method_named(method).closed(), np.random.default_rng(0)
+    points = []
+    for _ in range(n):
+        point = {}
+        for name, span in search_space(one).items():
+            share, ends = chance.random(), span.ends
+            if isinstance(span, Choice):
+                point[name] = ends[int(share * len(ends))]
+                continue
+            if len({one.having({name: end}).shape() for end in ends}) > 1:
+                share = round(4 * share) / 4
+            low, high = np.log(ends) if span.log else ends
+            value = low + share * (high - low)
+            point[name] = span.tidy(float(np.exp(value)) if span.log else value)
+        points.append(point)
+    return points
 
 
 def alike(method: str, points: list[Values]) -> list[list[Values]]:
@@ -73,6 +98,21 @@ def show(done: Values) -> None:
         )
 
 
+def distances(found: list[Values]) -> None:
+    """Of each test and method, what the default has of the best."""
+    points: dict[tuple[str, str], list[Values]] = {}
+    for one in found:
+        points.setdefault((one["test"], one["method"]), []).extend(one["points"])
+    for (test, method), several in sorted(points.items()):
+        best = max(several, key=lambda point: point["ndcg"])
+        default = next((point for point in several if set(point) == {"ndcg", "epoch"}), None)
+        if default is not None:
+            print(
+                f"{test:28} {method:16} default {default['ndcg']:.4f} after {default['epoch']} epochs, "
+                f"{default['ndcg'] / best['ndcg']:.2f} of the best of {len(several) - 1}: {best}"
+            )
+
+
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("folder")
@@ -83,6 +123,7 @@ def main() -> None:
     asked.add_argument("--workers", type=int, default=1, help="groups at once")
     asked.add_argument("--device", default="auto")
     asked.add_argument("--out", type=Path)
+    asked.add_argument("--random", type=int, help="that many points of the method's own space, in place of a grid")
     given = asked.parse_args()
     parts = (axis.partition("=") for axis in given.grid)
     axes = {name: [number(one) for one in several.split(",")] for name, _, several in parts}
@@ -92,15 +133,19 @@ def main() -> None:
         (test, method, group)
         for test in tests_named(given.tests, given.folder)
         for method in given.methods.split(",")
-        for group in alike(method, points)
+        for group in ([[], *alike(method, drawn(method, given.random))] if given.random else alike(method, points))
     ]
+    found: list[Values] = []
     with ProcessPoolExecutor(given.workers, multiprocessing.get_context("spawn")) as pool:
         running = [pool.submit(measure, *job, having, given.device, given.folder) for job in jobs]
         for one in as_completed(running):
             show(one.result())
+            found.append(one.result())
             if given.out:
                 with given.out.open("a") as file:
                     file.write(json.dumps(one.result()) + "\n")
+    if given.random:
+        distances(found)
 
 
 if __name__ == "__main__":

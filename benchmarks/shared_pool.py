@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.files import given_parts
+from evenhand.data.reading.sources import given_parts
 from evenhand.data.splits import Split, given_split
 from evenhand.encoders import MF
 from evenhand.samplers import AUCSampler

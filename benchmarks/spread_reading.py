@@ -50,9 +50,10 @@ def worker(folder: str, reader: str) -> None:
     import torch
 
     from evenhand.data.reading.read import read_interactions
+    from evenhand.data.reading.shared_ids import owners
     from evenhand.data.reading.spread import read_spread
-    from evenhand.data.reading.wire import owners, total
     from evenhand.data.spread_log import SpreadLog
+    from evenhand.utils.spread_arrays import total
     from evenhand.utils.world import World
 
     torch.set_num_threads(1)

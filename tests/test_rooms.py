@@ -41,8 +41,7 @@ DELEGATES = {
     ("evenhand.models.factors", "evenhand.models.folder"),
 }
 """Late imports of methods that hand their object over, as `Interactions.read`, `.split` and `Model.save` do."""
-SHARED_NAMES = {"__init__.py", "base.py", "files.py"}
-"""The last is to go."""
+SHARED_NAMES = {"__init__.py", "base.py"}
 
 
 def modules() -> dict[str, Path]:

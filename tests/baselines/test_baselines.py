@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 import evenhand as eh
 from evenhand.baselines import Baseline, als, ease, recipe
 from evenhand.baselines.als import solved
-from evenhand.data.csr import gather_rows, slices_within
-from evenhand.data.interactions import Interactions
+from evenhand.data.interactions import Interactions, gather_rows, slices_within
 from evenhand.experiments.verdict import verdict
 from evenhand.methods import BASELINES, parse
 from evenhand.models.base import Model

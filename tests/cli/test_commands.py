@@ -21,8 +21,8 @@ from rich.console import Console
 from evenhand import __version__
 from evenhand.cli import show
 from evenhand.cli.options import Sampling, Training
-from evenhand.data.groups import read_groups
 from evenhand.data.interactions import Interactions
+from evenhand.data.item_files import read_groups
 from evenhand.experiments.compare import Row
 from evenhand.metrics.catalogue import METRICS
 from evenhand.metrics.statistics import summarise

@@ -21,7 +21,7 @@ import pytest
 from evenhand.data.datasets import fetch
 from evenhand.data.datasets import known as catalogue
 from evenhand.data.datasets import load as named
-from evenhand.data.datasets.layouts import YAHOO_TEST, YAHOO_TRAIN
+from evenhand.data.datasets.known import YAHOO_TEST, YAHOO_TRAIN
 from evenhand.data.datasets.load import (
     demo_simulation,
     fetch_dataset,

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evenhand.data.datasets.layouts import adjacency, coat, movielens_1m_titles, movielens_100k_titles
-from evenhand.data.reading import files, json_lines
+from evenhand.data.datasets.known import adjacency, coat, movielens_1m_titles, movielens_100k_titles
+from evenhand.data.reading import sources, typed_files
 from evenhand.data.reading.read import read_interactions
 from evenhand.utils.errors import InputError
 
@@ -35,8 +35,8 @@ def test_a_gzip_bomb_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert len(bomb) < 4000
     (tmp_path / "log.csv.gz").write_bytes(bomb)
     assert len(read_interactions(tmp_path / "log.csv.gz")) == 2
-    monkeypatch.setattr(files, "MOST_UNPACKED", 100_000)
-    monkeypatch.setattr(files, "MOST_TIMES", 20)
+    monkeypatch.setattr(sources, "MOST_UNPACKED", 100_000)
+    monkeypatch.setattr(sources, "MOST_TIMES", 20)
     assert "unpacks to more than 100,000 bytes" in refusal(tmp_path / "log.csv.gz")
     lines = gzip.compress(b'{"user": 1, "item": 2}\n' * 10_000)
     assert "unpacks to more than" in refusal(tmp_path / "log.jsonl.gz", lines)
@@ -99,7 +99,7 @@ def test_a_key_of_its_own_on_every_line_is_refused(tmp_path: Path, monkeypatch: 
     lines = b"".join(b'{"user": %d, "item": %d, "%s": 1}\n' % (n, n, key % n) for n in range(500))
     (tmp_path / "log.jsonl").write_bytes(lines)
     assert len(read_interactions(tmp_path / "log.jsonl")) == 500
-    monkeypatch.setattr(json_lines, "MOST_CELLS", 1000)
+    monkeypatch.setattr(typed_files, "MOST_CELLS", 1000)
     assert "has 502 different keys in 500 lines" in refusal(tmp_path / "log.jsonl")
 
 
@@ -169,8 +169,8 @@ def test_empty_lines_between_users_are_passed_over(tmp_path: Path, monkeypatch: 
     for name in ("train.txt", "test.txt"):
         (tmp_path / name).write_bytes(b"0 1 2\n" + b"\n" * 1000 + b"3 4\n")
     lines = []
-    monkeypatch.setattr("evenhand.data.datasets.layouts.np.repeat", lambda ids, n: lines.append(n) or ids.repeat(n))
-    assert adjacency(tmp_path).log.items.tolist() == [1, 2, 4]
+    monkeypatch.setattr("evenhand.data.datasets.known.np.repeat", lambda ids, n: lines.append(n) or ids.repeat(n))
+    assert adjacency(tmp_path).log["item"].to_pylist() == [1, 2, 4]
     assert len(lines) == 4
 
 

@@ -11,11 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading import codes, parquet_files, wire
+from evenhand.data.reading import codes, typed_files
 from evenhand.data.reading.read import read_interactions
+from evenhand.data.reading.shared_ids import SortedIds, owners
 from evenhand.data.reading.spread import read_spread
-from evenhand.data.reading.vocabulary import SortedIds
-from evenhand.data.reading.wire import owners
 from evenhand.data.spread_log import SpreadLog
 from evenhand.utils.errors import InputError
 from evenhand.utils.world import World
@@ -64,7 +63,7 @@ def same(a: Interactions, b: Interactions) -> bool:
 
 def read_all(world: World, asked: list[tuple[str, dict[str, Any]]]) -> list[tuple[Any, ...]]:
     """For each log: whether it is the one of a single process, this rank's share, and what was said of a mistake."""
-    parquet_files._ROWS, codes.STEP = 200, 300  # so that ranks have several pieces, and not as many each
+    typed_files._ROWS, codes.STEP = 200, 300  # so that ranks have several pieces, and not as many each
     found = []
     for folder, options in asked:
         expected, problem = None, None
@@ -147,28 +146,6 @@ def test_ids_are_sorted_over_ranks_some_of_which_have_none() -> None:
             expected = pa.array(ids).sort().to_pylist()
             assert every == expected
             assert [expected[n] for n in place] == mine
-
-
-def columns_of(rank: int) -> dict[str, np.ndarray]:
-    n = (4, 0, 3)[rank]
-    found = np.arange(10.0 * n).reshape(n, 10) + 100 * rank
-    return {"wide": found, "flag": found[:, 0] > 101, "small": found[:, 1].astype(np.int32), "value": found[:, 2]}
-
-
-def gathered_columns(world: World, limit: int) -> list[tuple[str, str, list[Any]]]:
-    wire._TOGETHER = limit
-    found = wire.gather_columns(world, columns_of(world.rank))
-    return [(name, str(column.dtype), column.tolist()) for name, column in found.items()]
-
-
-@pytest.mark.parametrize("limit", [1, 7 * 10, 2**24])
-def test_columns_are_those_of_all_ranks_however_they_travel(limit: int) -> None:
-    whole = [columns_of(rank) for rank in range(3)]
-    expected = [
-        (name, str(column.dtype), np.concatenate([one[name] for one in whole]).tolist())
-        for name, column in whole[0].items()
-    ]
-    assert on_ranks(3, gathered_columns, limit) == [expected] * 3
 
 
 def test_what_several_processes_cannot_read_is_refused(tmp_path: Path) -> None:

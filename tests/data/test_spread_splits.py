@@ -7,12 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from evenhand.data.describe import describe, fingerprint
 from evenhand.data.interactions import Interactions
-from evenhand.data.order_statistics import as_ordered, first_rows, from_ordered, nth_smallest
 from evenhand.data.splits import split_interactions, split_spread
 from evenhand.data.spread_log import SpreadLog
 from evenhand.utils.errors import InputError
@@ -87,17 +84,3 @@ def test_a_pair_has_its_random_key_wherever_it_lies() -> None:
         object.__setattr__(part, "_of_blocks", SpreadLog.of(data, World.alone())._of_blocks)
         assert np.array_equal(part.pair_numbers, numbers)
         assert np.array_equal(part.random_keys(7), np.random.PCG64(7).random_raw(len(data))[numbers])
-
-
-@given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=40), st.data())
-def test_order_statistics_are_those_of_a_sort(values: list[float], data: Any) -> None:
-    n = data.draw(st.integers(0, len(values) - 1))
-    numbers = np.array(values)
-    found, below = nth_smallest(World.alone(), as_ordered(numbers), n)
-    assert from_ordered(found) == np.sort(numbers)[n]
-    assert below == np.count_nonzero(numbers < np.sort(numbers)[n])
-    first = np.argsort(numbers + 0.0, kind="stable")[:n]
-    places = np.arange(len(values), dtype=np.uint64)
-    assert np.flatnonzero(first_rows(World.alone(), n, [as_ordered(numbers), places])).tolist() == sorted(
-        first.tolist()
-    )

@@ -9,21 +9,20 @@ from hypothesis import strategies as st
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import gini
-from evenhand.metrics import (
+from evenhand.metrics import statistics
+from evenhand.metrics.statistics import (
+    LEAST_USERS,
     Comparison,
     Interval,
-    UserMetrics,
     bootstrap_over_users,
     bootstrap_ratios_over_users,
     compare_metric,
     holm,
     paired_over_seeds,
-    score_lists,
-    statistics,
     summarise,
 )
-from evenhand.metrics.statistics import LEAST_USERS
 from evenhand.metrics.student_t import t_quantile, t_two_sided
+from evenhand.metrics.users import UserMetrics, score_lists
 from evenhand.utils.errors import InputError
 
 

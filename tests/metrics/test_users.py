@@ -10,14 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.data.interactions import Interactions
-from evenhand.metrics import (
-    METRICS,
-    NO_ITEM,
-    UNKNOWN_ITEM,
-    UserMetrics,
-    ranking,
-    score_lists,
-)
+from evenhand.metrics import ranking
+from evenhand.metrics.catalogue import METRICS
+from evenhand.metrics.users import NO_ITEM, UNKNOWN_ITEM, UserMetrics, score_lists
 from evenhand.utils.errors import InputError
 
 ROOM = ["bias", "catalogue", "evaluate", "exposure", "lists", "slots", "ranking", "statistics", "student_t", "users"]

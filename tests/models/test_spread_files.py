@@ -12,9 +12,8 @@ import pytest
 import torch
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.parts import MANIFEST
 from evenhand.data.simulate import simulate_log
-from evenhand.data.write import write_table
+from evenhand.data.write import MANIFEST, write_table
 from evenhand.models import FactorModel
 from evenhand.utils.world import World
 from object_store import ObjectStore

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from evenhand.baselines import EASE
-from evenhand.data.datasets.layouts import YAHOO_TEST, YAHOO_TRAIN
+from evenhand.data.datasets.known import YAHOO_TEST, YAHOO_TRAIN
 from evenhand.data.splits import Split, held_out_share
 from evenhand.experiments import results as results_module
 from evenhand.experiments.results import COMPARISONS, MEASUREMENTS, RUNS, Results, Run

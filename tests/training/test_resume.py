@@ -315,7 +315,7 @@ def test_where_no_checkpoint_can_be_read_the_run_starts_over_and_says_so(tmp_pat
         ({"seeds": (0, 7)}, "seeds"),
         (
             {"protocol": "paper"},
-            "protocol, settings drop_last, settings l2, .*settings updates, settings weight_decay",
+            "protocol, settings average, settings drop_last, settings l2, .*settings updates, settings weight_decay",
         ),
         ({"hot": "0.3"}, "protocol"),
     ],

@@ -95,6 +95,38 @@ def after(epochs: int, running: Trainer) -> Vectors:
     return running.finals()[0]
 
 
+@pytest.mark.parametrize("encoder", [MF(dim=8), LightGCN(dim=8)], ids=["mf", "lightgcn"])
+def test_the_tables_of_the_last_epochs_are_averaged(encoder: Encoder) -> None:
+    """An epoch counts 4 / (3 + its number), and at least a tenth; what comes out is made of the mean."""
+    running = loop(random_split().train, UniformSampler(), [4, 1], Settings(batch=100, average=True), encoder=encoder)
+    mean = [torch.zeros_like(table).double() for table in running.model.raw()]
+    for epoch in range(45):
+        running.run_epoch(epoch)
+        share = max(0.1, 4 / (4 + epoch))
+        mean = [(1 - share) * old + share * new.detach() for old, new in zip(mean, running.model.raw(), strict=True)]
+        vectors = running.model.encode(*(one.float() for one in mean))
+        for mine, theirs in zip(running.finals()[0], vectors, strict=True):
+            torch.testing.assert_close(mine, theirs, atol=1e-6, rtol=1e-5)
+    assert not torch.allclose(running.tables().users, running.model.users, atol=1e-3)
+
+
+def test_the_mean_over_epochs_belongs_to_the_honest_protocol() -> None:
+    for protocol, asked, used in (
+        ("honest", None, True), ("paper", None, False), ("honest", False, False), ("paper", True, True)
+    ):  # fmt: skip
+        assert Settings(average=asked).under(protocol).average is used  # type: ignore[arg-type]
+
+
+def test_epochs_that_leave_the_encoder_alone_do_not_count() -> None:
+    running = loop(random_split().train, UniformSampler(), [4], Settings(batch=100, average=True))
+    running.run_epoch(0)
+    first = running.tables().users.clone()
+    running.loss = SimpleNamespace(trains_encoder=False)  # type: ignore[assignment]
+    running.add_to_average()
+    assert torch.equal(running.tables().users, first)
+    assert int(running.averaged) == 1
+
+
 def spied(running: Trainer) -> list[tuple[Batch, Tensor]]:
     """Every batch of this loop, all replicas together, and what the samplers chose for it.
 

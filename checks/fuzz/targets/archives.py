@@ -13,8 +13,8 @@ from unittest.mock import patch
 
 from checks.fuzz.inputs import WORDS, mutated
 from checks.fuzz.targets.target import Target
-from evenhand.data.datasets import fetch, layouts
-from evenhand.data.datasets.load import load_dataset
+from evenhand.data.datasets import fetch, known
+from evenhand.data.datasets.load import as_interactions, load_dataset
 from evenhand.utils.errors import InputError
 
 NAMES = (
@@ -75,12 +75,12 @@ def _layout(name: str, file: str) -> Callable[[bytes, Path], object]:
         for twin in ("test.txt", "test.ascii"):
             (folder / twin).write_bytes(data)
         if name.startswith("titles"):
-            reader = layouts.movielens_100k_titles if name == "titles-100k" else layouts.movielens_1m_titles
+            reader = known.movielens_100k_titles if name == "titles-100k" else known.movielens_1m_titles
             reader(folder).to_pylist()
             return
-        with patch.object(layouts, "COAT_SHAPE", (3, 4)):
-            found = layouts.coat(folder) if name == "coat" else layouts.adjacency(folder)
-        found.log.interactions().to_table().to_pylist()
+        with patch.object(known, "COAT_SHAPE", (3, 4)):
+            found = known.coat(folder) if name == "coat" else known.adjacency(folder)
+        as_interactions(found.log).to_table().to_pylist()
 
     return read
 

@@ -23,8 +23,8 @@ from evenhand.audit.reference import Reference, read_reference
 from evenhand.audit.run_audit import read_systems
 from evenhand.audit.slices import read_attributes
 from evenhand.data.describe import describe
-from evenhand.data.groups import read_groups
 from evenhand.data.interactions import Interactions
+from evenhand.data.item_files import read_groups
 from evenhand.data.reading.columns import Column
 from evenhand.data.reading.read import read_columns, read_interactions
 from evenhand.metrics.lists import ListColumns

@@ -12,9 +12,9 @@ from evenhand.audit.reference import Reference
 from evenhand.audit.result import Example, Shown
 from evenhand.audit.slices import by_taste
 from evenhand.audit.sweep import Block, Terms, audience_of
-from evenhand.data.reading.wire import exchange_arrays
 from evenhand.metrics.lists import Lists
 from evenhand.metrics.slots import Slots
+from evenhand.utils.spread_arrays import exchange_arrays
 from evenhand.utils.world import World
 
 MOST_SHOWN = 20

@@ -11,12 +11,12 @@ import numpy as np
 
 from evenhand.audit.intervals import Draws, Moments
 from evenhand.audit.reference import Reference, part_of, user_ranges
-from evenhand.data.reading.wire import exchange_arrays, total
 from evenhand.metrics.catalogue import METRICS, RATES, SUMS, available
 from evenhand.metrics.exposure import NO_ITEM, exposure_counts
 from evenhand.metrics.lists import Lists
 from evenhand.metrics.slots import AnswerSheet, Slots
 from evenhand.metrics.users import UserMetrics
+from evenhand.utils.spread_arrays import exchange_arrays, total
 from evenhand.utils.world import World
 
 CHUNK_SLOTS = 320_000

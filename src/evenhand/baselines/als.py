@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from evenhand.baselines.base import Baseline, check_integer, check_number, solvable
-from evenhand.data.csr import slices_within
-from evenhand.data.interactions import Interactions
+from evenhand.data.interactions import Interactions, slices_within
 from evenhand.models.factors import FactorModel
 from evenhand.utils.errors import InputError
 from evenhand.utils.memory import check_memory

@@ -18,8 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.data.csr import slices_within
-from evenhand.data.interactions import Interactions
+from evenhand.data.interactions import Interactions, slices_within
 from evenhand.data.recency import time_order
 from evenhand.utils.compiled import compiled
 

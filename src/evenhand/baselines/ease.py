@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from evenhand.baselines.base import Baseline, check_integer, check_number, check_recency, solvable
-from evenhand.data.csr import gather_rows
-from evenhand.data.interactions import Interactions
+from evenhand.data.interactions import Interactions, gather_rows
 from evenhand.models.item_weights import DenseTable, ItemWeightModel
 from evenhand.utils.memory import check_memory
 

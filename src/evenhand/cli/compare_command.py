@@ -122,7 +122,7 @@ def command(
 def _splittings(tests: str | None, data: str, splitting: opt.Splitting, refit: bool) -> dict[str, opt.Splitting]:
     """The split of each test that is asked for; options that would have no effect are refused."""
     from evenhand.cli.inputs import is_dataset
-    from evenhand.data.reading.files import given_parts
+    from evenhand.data.reading.sources import given_parts
     from evenhand.experiments.aims import AIMS, aims_named
 
     if refit and splitting.protocol == "paper":

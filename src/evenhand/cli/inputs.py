@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from evenhand.cli.options import Reading, Sampling, Splitting, Training
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.files import find_files, given_parts, is_parquet, is_uri
+from evenhand.data.reading.sources import find_files, given_parts, is_parquet, is_uri
 from evenhand.data.splits import Split, given_split, split_spread
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.text import one_line
@@ -240,7 +240,7 @@ def with_groups(methods: Sequence[Method], groups: str | None, items: Interactio
     """The same methods, those that draw by groups of items with the groups of a file."""
     if groups is None:
         return list(methods)
-    from evenhand.data.groups import read_groups
+    from evenhand.data.item_files import read_groups
 
     values = {"groups": read_groups(groups, items, column)}
     return [one.having(values) if "groups" in one.parameters() else one for one in methods]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from evenhand.data.interactions import Interactions
-    from evenhand.data.parts import PartsFolder
+    from evenhand.data.write import PartsFolder
     from evenhand.models.base import Model
 
 _TABLE = "recommendations"
@@ -155,9 +155,8 @@ def _target(out: str | None, parts: int | None, table: str | None, force: bool) 
     Also what --out is called in messages.
     """
     from evenhand.data.database import check_database, is_database, without_password
-    from evenhand.data.parts import PartsFolder
-    from evenhand.data.reading.files import is_uri
-    from evenhand.data.write import ENDINGS, check_target
+    from evenhand.data.reading.sources import is_uri
+    from evenhand.data.write import ENDINGS, PartsFolder, check_target
     from evenhand.utils.errors import InputError
     from evenhand.utils.world import World
 
@@ -196,8 +195,8 @@ def _limits(filtering: opt.Filtering, items_file: str | None, said: dict[str, st
     import pyarrow.compute as pc
 
     from evenhand.cli import remembered
+    from evenhand.data.item_files import items_where
     from evenhand.data.reading.columns import NoRowsError
-    from evenhand.data.reading.where import items_where
     from evenhand.utils.errors import InputError
 
     found: dict[str, Any] = {}

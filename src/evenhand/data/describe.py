@@ -6,27 +6,23 @@ fingerprint, so that anyone can check whether a file is what it was trained on.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import gini, share_of_hottest
-from evenhand.data.reading.wire import total
 from evenhand.data.spread_log import SpreadLog
+from evenhand.utils.spread_arrays import total
 from evenhand.utils.world import World
 
 if TYPE_CHECKING:
     from evenhand.data.splits import Split
-
-
-import hashlib
-from itertools import pairwise
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 
 @dataclass(frozen=True)
@@ -57,8 +53,10 @@ def describe(data: Interactions | SpreadLog | Split) -> DatasetSummary:
     >>> found.density, found.activity_max
     (0.75, 2)
     """
-    parts = {} if isinstance(data, Interactions | SpreadLog) else {k: len(part) for k, part in data.parts().items()}
-    whole = data if isinstance(data, Interactions | SpreadLog) else data.consumed.union(data.test)
+    if isinstance(data, Interactions | SpreadLog):
+        whole, parts = data, {}
+    else:
+        whole, parts = data.consumed.union(data.test), {name: len(part) for name, part in data.parts().items()}
     log = SpreadLog.of(whole, World.alone()) if isinstance(whole, Interactions) else whole
     # How many users have 0, 1, … pairs; at least one, so that there is a median.
     of_size = total(log.world, np.bincount(log.mine.activity, minlength=log.n_items + 1)) if log.n_users else np.ones(1)

@@ -6,7 +6,7 @@ rows sorted by item, so that membership is a binary search and nothing is dense 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -121,7 +121,7 @@ class Interactions:
             None if ratings is None else np.asarray(ratings),
             None if timestamps is None else np.asarray(timestamps, dtype=np.float64),
         )
-        return Interactions._of(
+        return Interactions.of_rows(
             pairs,
             pa.array(np.arange(n_users)) if user_ids is None else user_ids,
             pa.array(np.arange(n_items)) if item_ids is None else item_ids,
@@ -140,19 +140,17 @@ class Interactions:
         notes: tuple[str, ...] = (),
         cleaned: Sequence[str] = (),
     ) -> Interactions:
-        """`from_pairs` for large files: `users` and `items` must own their memory, and are emptied.
-
-        `cleaned` says what was left out so far; together with the repeats it becomes one note.
-        """
+        """`from_pairs` for large files: `users` and `items` must own their memory, and are emptied."""
         _check_size(len(user_ids), len(item_ids))
         key = keys_instead(users, items, len(item_ids))
         pairs = collect(key, len(user_ids), len(item_ids), ratings, timestamps)
-        return Interactions._of(pairs, user_ids, item_ids, notes, cleaned)
+        return Interactions.of_rows(pairs, user_ids, item_ids, notes, cleaned)
 
     @staticmethod
-    def _of(
+    def of_rows(
         pairs: Pairs, user_ids: pa.Array, item_ids: pa.Array, notes: tuple[str, ...], cleaned: Sequence[str] = ()
     ) -> Interactions:
+        """Unique pairs with their ids; `cleaned` says what was left out so far, with the repeats it is one note."""
         if pairs.repeats:
             cleaned = (*cleaned, f"{count(pairs.repeats, 'repeat')} merged")
         if cleaned:
@@ -238,7 +236,7 @@ class Interactions:
     @cached_property
     def keys(self) -> np.ndarray:
         """int64 [n_pairs], ascending: user * n_items + item, for membership by binary search."""
-        return self.users.astype(np.int64) * self.n_items + self.items
+        return pair_keys(self.users, self.items, self.n_items)
 
     def row(self, user: int) -> np.ndarray:
         """The items of one user, ascending."""
@@ -249,21 +247,19 @@ class Interactions:
         users, items = np.broadcast_arrays(users, items)
         if not len(self):
             return np.zeros(users.shape, dtype=bool)
-        wanted = users.astype(np.int64) * self.n_items + items
+        wanted = pair_keys(users, items, self.n_items)
         place = np.minimum(np.searchsorted(self.keys, wanted), len(self) - 1)
         return (self.keys[place] == wanted) & (items >= 0)
 
     def take(self, mask: np.ndarray) -> Interactions:
         """The pairs where `mask` is true, over the same vocabulary."""
         counts = np.bincount(self.users[mask], minlength=self.n_users)
-        return Interactions(
-            user_ids=self.user_ids,
-            item_ids=self.item_ids,
+        return replace(
+            self,
             indptr=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
             items=self.items[mask],
             ratings=None if self.ratings is None else self.ratings[mask],
             timestamps=None if self.timestamps is None else self.timestamps[mask],
-            notes=self.notes,
         )
 
     def union(self, *others: Interactions | None) -> Interactions:
@@ -282,14 +278,13 @@ class Interactions:
 
     def to_table(self) -> pa.Table:
         """The pairs with their ids, as an Arrow table: user, item and, where known, rating and timestamp."""
-        columns: Mapping[str, Any] = {
+        columns = {
             "user": self.user_ids.take(pa.array(self.users)),
             "item": self.item_ids.take(pa.array(self.items)),
+            "rating": self.ratings,
+            "timestamp": self.timestamps,
         }
-        for name, values in (("rating", self.ratings), ("timestamp", self.timestamps)):
-            if values is not None:
-                columns = {**columns, name: pa.array(values)}
-        return pa.table(columns)
+        return pa.table({name: values for name, values in columns.items() if values is not None})
 
     def with_notes(self, *notes: str) -> Interactions:
         return replace(self, notes=(*self.notes, *notes))
@@ -312,3 +307,31 @@ def _vocabulary_size(kind: str, indices: np.ndarray, ids: pa.Array | None, size:
     if len(indices) and (indices.min() < 0 or needed > given):
         raise InputError(f"{kind} indices must lie in 0…{given - 1}.")
     return given
+
+
+def gather_rows(indptr: np.ndarray, values: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The values of these rows, one after the other, each with its row's position in `rows` (int64 both).
+
+    >>> position, value = gather_rows(np.array([0, 2, 2, 3]), np.array([5, 6, 7]), np.array([2, 0]))
+    >>> position.tolist(), value.tolist()
+    ([0, 1, 1], [7, 5, 6])
+    """
+    begins, counts = indptr[rows], indptr[rows + 1] - indptr[rows]
+    position = np.repeat(np.arange(len(rows)), counts)
+    within = np.arange(len(position)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return position, values[np.repeat(begins, counts) + within].astype(np.int64)
+
+
+def slices_within(costs: np.ndarray, budget: int) -> Iterator[slice]:
+    """Consecutive slices whose costs sum to at most `budget`; what alone costs more stands alone.
+
+    >>> list(slices_within(np.array([2, 2, 9, 1]), 4))
+    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
+    """
+    total = np.concatenate([[0], np.cumsum(costs)])
+    begin = 0
+    while begin < len(costs):
+        end = int(np.searchsorted(total, total[begin] + budget, side="right")) - 1
+        end = max(end, begin + 1)
+        yield slice(begin, end)
+        begin = end

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from evenhand.data.splits import Split
 
 
+DEFAULT_SHARE = 0.15
+"""Of the items, which are hot."""
+
+
 def gini(counts: Any) -> float:
     """The Gini coefficient of non-negative counts: 0 when all are equal, (n - 1) / n when one has everything.
 
@@ -32,7 +36,7 @@ def gini(counts: Any) -> float:
     return float(((2 * np.arange(1, n + 1) - n - 1) * ordered).sum() / (n * total))
 
 
-def share_of_hottest(counts: Any, share: float = 0.15) -> float:
+def share_of_hottest(counts: Any, share: float = DEFAULT_SHARE) -> float:
     """The part of all counts that falls on the hottest `share` of items (at least one item).
 
     >>> share_of_hottest([1, 1, 1, 7], share=0.25)
@@ -42,9 +46,6 @@ def share_of_hottest(counts: Any, share: float = 0.15) -> float:
     hottest = max(1, round(share * len(ordered)))
     total = ordered.sum()
     return float(ordered[:hottest].sum() / total) if total else 0.0
-
-
-DEFAULT_SHARE = 0.15
 
 
 def hot_items(popularity: np.ndarray, share: float = DEFAULT_SHARE) -> np.ndarray:
@@ -118,17 +119,12 @@ class HotRule:
     def mask(self, split: Split) -> np.ndarray:
         """bool [n_items]: which items of this split are hot; found once and kept with the split."""
         if self not in split.hot_masks:
-            split.hot_masks[self] = self._mask(split)
+            popularity = split.train.popularity
+            if self.count_all:
+                popularity = split.consumed.popularity + split.test.popularity
+            hot = hot_items(popularity, self.share) if self.share is not None else popularity >= self.at_least
+            split.hot_masks[self] = hot
         return split.hot_masks[self]
-
-    def _mask(self, split: Split) -> np.ndarray:
-        popularity = split.train.popularity
-        if self.count_all:
-            popularity = split.consumed.popularity + split.test.popularity
-        if self.at_least is not None:
-            return popularity >= self.at_least
-        assert self.share is not None
-        return hot_items(popularity, self.share)
 
     def describe(self) -> str:
         where = "train, validation and test" if self.count_all else "train"

@@ -9,7 +9,7 @@ from evenhand.utils.errors import InputError
 
 
 def time_order(pairs: Interactions) -> np.ndarray:
-    """int64 [n_pairs]: the pairs of each user from the earliest on, of the same time by item; unknown times first."""
+    """int64 [n_pairs]: the pairs of each user from the earliest on, of one moment by item; unknown times first."""
     return np.lexsort((pairs.items, _times(pairs), pairs.users))
 
 

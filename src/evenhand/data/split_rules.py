@@ -12,11 +12,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.order_statistics import as_ordered, first_rows, from_ordered, nth_smallest
-from evenhand.data.reading.wire import exchange_arrays, total
+from evenhand.data.recency import time_order
 from evenhand.data.spread_log import SpreadLog
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.keyed import keyed_uniform
+from evenhand.utils.spread_arrays import (
+    as_ordered,
+    exchange_arrays,
+    first_rows,
+    from_ordered,
+    nth_smallest,
+    total_count,
+)
 from evenhand.utils.text import count
 from evenhand.utils.world import Blocks
 
@@ -49,7 +56,7 @@ class Request:
 
     def total(self, mask: np.ndarray) -> int:
         """How many of all processes' pairs or users are marked."""
-        return int(total(self.log.world, np.array([np.count_nonzero(mask)]))[0])
+        return total_count(self.log.world, int(np.count_nonzero(mask)))
 
     def first(self, n: int, among: np.ndarray) -> np.ndarray:
         """Of these pairs of this process, the places of those that are among the n of lowest key of all processes."""
@@ -67,6 +74,11 @@ class Drawn:
     dropped: np.ndarray | None = None
     """bool [pairs]: pairs that belong to no part."""
 
+    @property
+    def left(self) -> np.ndarray:
+        """bool [pairs]: what remains to be trained on."""
+        return ~self.held_out if self.dropped is None else ~(self.held_out | self.dropped)
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -75,8 +87,6 @@ class Rule:
     draw: Callable[[Request], Drawn]
     label: str
     """How a description of a split begins."""
-    seeded: bool = True
-    """Whether the seed decides which pairs are drawn."""
     needs_times: bool = False
 
 
@@ -105,8 +115,7 @@ def _per_user(ask: Request) -> Drawn:
 
 def _leave_last_out(ask: Request) -> Drawn:
     data = ask.data
-    # Pairs of one moment are ordered by item, so that the result is always the same.
-    place = _place_in_row(data, np.lexsort((data.items, data.timestamps, data.users)))  # type: ignore[arg-type]
+    place = _place_in_row(data, time_order(data))
     enough = data.activity >= (3 if ask.another else 2)
     if ask.before is not None:
         enough &= ask.before.activity > 0
@@ -210,8 +219,8 @@ _SHIFT = 0x5417
 RULES: dict[str, Rule] = {
     "random": Rule(_random, "random"),
     "per-user": Rule(_per_user, "per user"),
-    "leave-last-out": Rule(_leave_last_out, "leave last out", seeded=False, needs_times=True),
-    "time": Rule(_time, "by time", seeded=False, needs_times=True),
+    "leave-last-out": Rule(_leave_last_out, "leave last out", needs_times=True),
+    "time": Rule(_time, "by time", needs_times=True),
     "popularity-shift": Rule(_popularity_shift, "popularity shift"),
 }
 """Every way to hold out a part, by the name that commands and functions take.

@@ -6,8 +6,8 @@ the order of the file's rows, and must say in words how it came about.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.values import as_moment, as_span
-from evenhand.data.reading.wire import total
-from evenhand.data.split_rules import Request, Rule, rule_named
+from evenhand.data.reading.cleaning import as_moment, as_span
+from evenhand.data.split_rules import Drawn, Request, Rule, rule_named
 from evenhand.data.spread_log import SpreadLog
 from evenhand.utils.errors import InputError
+from evenhand.utils.spread_arrays import total_count
 from evenhand.utils.text import count
 from evenhand.utils.world import World
 
@@ -62,6 +62,12 @@ class Parts(Generic[Log]):
         named = {"train": self.train, "validation": self.validation, "test": self.test}
         return {name: part for name, part in named.items() if part is not None}
 
+    def mapped(self, change: Callable[[Log], Any]) -> tuple[Any, ...]:
+        """The fields of a split whose parts were changed."""
+        validation = None if self.validation is None else change(self.validation)
+        parts: tuple[Any, ...] = change(self.train), validation, change(self.test)
+        return (*parts, self.description, self.notes, self.how, self.validation_how)
+
     @property
     def n_users(self) -> int:
         return self.train.n_users
@@ -90,16 +96,12 @@ class SpreadSplit(Parts[SpreadLog]):
         """Each rank's part of a split that every rank has whole."""
         if isinstance(split, SpreadSplit):
             return split
-        train, test = SpreadLog.of(split.train, world), SpreadLog.of(split.test, world)
-        validation = None if split.validation is None else SpreadLog.of(split.validation, world)
-        return SpreadSplit(train, validation, test, split.description, split.notes, split.how, split.validation_how)
+        return SpreadSplit(*split.mapped(lambda part: SpreadLog.of(part, world)))
 
     @property
     def mine(self) -> Split:
         """The parts of this rank's users."""
-        validation = None if self.validation is None else self.validation.mine
-        parts = self.train.mine, validation, self.test.mine
-        return Split(*parts, self.description, self.notes, self.how, self.validation_how)
+        return Split(*self.mapped(lambda part: part.mine))
 
 
 def split_interactions(data: Interactions, **asked: Any) -> Split:
@@ -142,15 +144,14 @@ def split_spread(
     ask = Request(data, test, keys, seed, "test", another=validation > 0, cut=cut, gap=span)
     first = rule.draw(ask)
     tested, notes = data.take(first.held_out), first.notes
-    left = ~first.held_out if first.dropped is None else ~(first.held_out | first.dropped)
-    train, validated = data.take(left), None
+    train, validated = data.take(first.left), None
     if validation > 0:
         gap_too = span if validation_how == "time" else 0.0
         second = validation_rule.draw(
-            Request(train, validation, keys[left], seed, "validation", before=tested.mine, gap=gap_too)
+            Request(train, validation, keys[first.left], seed, "validation", before=tested.mine, gap=gap_too)
         )
         validated, notes = train.take(second.held_out), notes + second.notes
-        train = train.take(~second.held_out if second.dropped is None else ~(second.held_out | second.dropped))
+        train = train.take(second.left)
     for name, part in (("train", train), ("validation", validated), ("test", tested)):
         if part is not None and not len(part):
             raise InputError(
@@ -160,7 +161,8 @@ def split_spread(
     description = _description(how, rule, test, validation, seed, test_from)
     if validation > 0 and validation_how != how:
         description += f"; validation by the {validation_how} rule"
-    return _describe(train, validated, tested, description, notes, how, validation_how if validation > 0 else None)
+    drawn_by = validation_how if validation > 0 else None
+    return _with_strangers_noted(SpreadSplit(train, validated, tested, description, notes, how, drawn_by))
 
 
 def rolling_splits(
@@ -201,18 +203,15 @@ def given_split(
     if validation > 0 and validation_part is not None:
         raise InputError("give either a validation file or a validation share, not both.")
     _check_shares(0.5, validation, seed)
-    validation_how, rule = rule_named(validation_how or ("time" if has_order(train) else "random"))
-    given = {"train": train, "validation": validation_part, "test": test}
-    parts, notes = share_vocabulary({name: part for name, part in given.items() if part is not None})
+    validation_how, _ = rule_named(validation_how or ("time" if has_order(train) else "random"))
+    named = {"train": train, "validation": validation_part, "test": test}
+    parts, notes = share_vocabulary({name: part for name, part in named.items() if part is not None})
     parts, more_notes = _without_repeats(parts)
     notes = tuple(f"{name}: {note}" for name, part in parts.items() for note in part.notes) + notes + more_notes
     description = f"given {' and '.join(parts)} parts"
     if validation > 0:
         everything = parts["train"]
-        log = _whole(everything)
-        if rule.needs_times:
-            _check_timestamps(log, validation_how)
-        drawn = rule.draw(Request(log, validation, log.random_keys(seed), seed, "validation"))
+        drawn = _drawn_from(everything, validation, validation_how, seed)
         parts |= {"train": everything.take(~drawn.held_out), "validation": everything.take(drawn.held_out)}
         notes += drawn.notes
         description += f", validation {_percent(validation)} of train, split seed {seed}"
@@ -222,21 +221,24 @@ def given_split(
         if not len(part):
             raise InputError(f"the {name} part is empty, or holds only pairs of an earlier part.")
     drawn_by = validation_how if validation > 0 else None
-    whole = {name: _whole(part) for name, part in parts.items()}
-    every = whole["train"], whole.get("validation"), whole["test"]
-    return _describe(*every, description, notes, "given", drawn_by).mine
+    given = Split(parts["train"], parts.get("validation"), parts["test"], description, notes, "given", drawn_by)
+    return _with_strangers_noted(SpreadSplit.of(given, World.alone())).mine
 
 
 def held_out_share(pairs: Interactions, share: float, how: str = "random") -> tuple[Interactions, Interactions]:
     """(the rest, what is held out): a part of the pairs drawn by a rule, always the same of the same pairs."""
-    how, rule = rule_named(how)
-    log = _whole(pairs)
-    if rule.needs_times:
-        _check_timestamps(log, how)
-    held_out = rule.draw(Request(log, share, log.random_keys(0), 0, "validation")).held_out
+    held_out = _drawn_from(pairs, share, how, seed=0).held_out
     if not held_out.any():
         raise InputError(f"{len(pairs):,} training pairs are too few to hold some out.")
     return pairs.take(~held_out), pairs.take(held_out)
+
+
+def _drawn_from(pairs: Interactions, share: float, how: str, seed: int) -> Drawn:
+    """A validation part of what one process has whole."""
+    log, (how, rule) = _whole(pairs), rule_named(how)
+    if rule.needs_times:
+        _check_timestamps(log, how)
+    return rule.draw(Request(log, share, log.random_keys(seed), seed, "validation"))
 
 
 def has_order(data: Interactions) -> bool:
@@ -262,25 +264,17 @@ def _without_repeats(parts: dict[str, Interactions]) -> tuple[dict[str, Interact
     return kept, notes
 
 
-def _describe(
-    train: SpreadLog,
-    validation: SpreadLog | None,
-    test: SpreadLog,
-    description: str,
-    notes: tuple[str, ...],
-    how: str,
-    validation_how: str | None,
-) -> SpreadSplit:
+def _with_strangers_noted(split: SpreadSplit) -> SpreadSplit:
     """The split, with a note on test users and items that a model cannot know."""
-    known = [train] if validation is None else [train, validation]
+    known, test = [part for name, part in split.parts().items() if name != "test"], split.test
     new_items = int(((test.popularity > 0) & (sum(part.popularity for part in known) == 0)).sum())
     mine = (test.mine.activity > 0) & (sum(part.mine.activity for part in known) == 0)
-    new_users = int(total(test.world, np.array([mine.sum()]))[0])
-    if new_items or new_users:
-        where = "train" if validation is None else "train or validation"
-        counts = f"{count(new_items, 'item')} and {count(new_users, 'user')}"
-        notes += (f"{counts} of the test part never occur in {where}; they are kept.",)
-    return SpreadSplit(train, validation, test, description, notes, how, validation_how)
+    new_users = total_count(test.world, mine.sum())
+    if not new_items and not new_users:
+        return split
+    where = "train" if split.validation is None else "train or validation"
+    counts = f"{count(new_items, 'item')} and {count(new_users, 'user')}"
+    return replace(split, notes=(*split.notes, f"{counts} of the test part never occur in {where}; they are kept."))
 
 
 def _whole(data: Interactions) -> SpreadLog:
@@ -320,7 +314,7 @@ def _check_timestamps(data: SpreadLog, how: str) -> None:
     times = data.mine.timestamps
     if times is None:
         raise InputError(f"a {how} split needs timestamps; name their column with timestamp= or --timestamp.")
-    absent = int(total(data.world, np.array([np.isnan(times).sum()]))[0])
+    absent = total_count(data.world, np.isnan(times).sum())
     if absent:
         raise InputError(f"a {how} split needs a timestamp for every pair, but {absent:,} have none.")
 

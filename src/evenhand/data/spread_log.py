@@ -6,14 +6,15 @@ items are known everywhere. Whatever is drawn or counted here is the same for an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.wire import exchange_arrays, exchange_ids, total
+from evenhand.data.reading.shared_ids import exchange_ids
+from evenhand.utils.spread_arrays import exchange_arrays, total, total_count
 from evenhand.utils.text import count
 from evenhand.utils.world import Blocks, World
 
@@ -37,12 +38,7 @@ class SpreadLog:
         mine = users.mine(world.rank)
         part = data.take(users.owner(data.users) == world.rank)
         indptr = np.concatenate([[0], np.cumsum(part.activity[mine])])
-        ids = data.user_ids.take(pa.array(mine))
-        return SpreadLog(
-            world,
-            users,
-            Interactions(ids, data.item_ids, indptr, part.items, part.ratings, part.timestamps, data.notes),
-        )
+        return SpreadLog(world, users, replace(part, user_ids=data.user_ids.take(pa.array(mine)), indptr=indptr))
 
     def __repr__(self) -> str:
         size = f"{count(self.n_users, 'user')} × {count(self.n_items, 'item')}"
@@ -124,7 +120,7 @@ class SpreadLog:
     @cached_property
     def active_users(self) -> int:
         """How many users of all ranks have a pair."""
-        return int(total(self.world, np.array([(self.mine.activity > 0).sum()]))[0])
+        return total_count(self.world, self.mine.active_users)
 
     def gathered(self) -> Interactions:
         """All of it, on every rank: for logs of moderate size."""

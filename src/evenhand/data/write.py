@@ -1,21 +1,37 @@
-"""Writes tables as parquet, csv or tsv, by the file's ending; a reader never sees half a file."""
+"""Writes tables: as one parquet, csv or tsv file, by its ending, or as a folder of numbered parquet files.
+
+A reader never sees half a file. A table too large for one file is a folder, here or in an object store. Several
+processes may write its parts, in any order; the manifest, which comes last, says how many rows and bytes each has and
+what its SHA-256 is. Where it is missing the folder was not completed.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import fs
 
+from evenhand.data.reading.sources import is_uri
 from evenhand.utils.atomic import atomic_file
-from evenhand.utils.errors import InputError
+from evenhand.utils.errors import InputError, written_by_us
+from evenhand.utils.text import first_line_of
 
 ENDINGS = (".parquet", ".csv", ".tsv")
 _FORMULA = "^[=+@\\t\\r-]"
 _ACTS = "^=|^[+@\\t\\r-].*[(|!]"
 """What spreadsheets take for a formula, and what of it does something: not a phone number or a name on a network."""
+MANIFEST, FORMAT = "_manifest.json", "evenhand parts 1"
+"""A name with an underscore is no part of a table, to us and to other systems."""
+_STORE_ERRORS = (pa.ArrowException, OSError)
 
 
 def check_target(path: Path, force: bool) -> None:
@@ -68,3 +84,114 @@ def write_csv(table: pa.Table, sink: Any, delimiter: str = ",") -> None:
         place = table.column_names.index("title")
         table = table.set_column(place, "title", pc.if_else(pc.match_substring_regex(titles, _FORMULA), quoted, titles))
     csv.write_csv(table, sink, csv.WriteOptions(delimiter=delimiter, quoting_style="needed"))
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file, as the manifest names it."""
+
+    file: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+class PartsFolder:
+    """A folder of parts to write, or to check before it is read."""
+
+    def __init__(self, place: str) -> None:
+        self.label = f"'{place}'"
+        with self._reaching():
+            system, path = fs.FileSystem.from_uri(place) if is_uri(place) else (fs.LocalFileSystem(), str(Path(place)))
+        self._system, self._path = system, path.rstrip("/")
+
+    def check_target(self, force: bool) -> None:
+        """Refuse a place that must not be written to, before any work is done."""
+        if self._type("") == fs.FileType.File:
+            raise InputError(f"{self.label} is a file; name a folder.")
+        if not force and self._names():
+            raise InputError(f"{self.label} is not empty; choose another folder or use --force.")
+
+    def open(self) -> None:
+        """Before the first part is written: an older manifest must not vouch for new parts."""
+        if MANIFEST in self._names():
+            self._system.delete_file(self._inside(MANIFEST))
+        elif isinstance(self._system, fs.LocalFileSystem):  # an object store has no folders
+            try:
+                Path(self._path).mkdir(parents=True, exist_ok=True)
+            except OSError as problem:
+                raise InputError(f"cannot write to {self.label}: {problem.strerror or problem}.") from problem
+
+    def write(self, number: int, table: pa.Table) -> Part:
+        import pyarrow.parquet as pq
+
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, compression="zstd")
+        content, name = sink.getvalue(), f"part-{number:05d}.parquet"
+        self._put(name, content)
+        return Part(name, len(table), len(content), hashlib.sha256(content).hexdigest())
+
+    def close(self, parts: Sequence[Part], **more: Any) -> None:
+        """Remove parts of an older table, and write the manifest."""
+        kept = {part.file for part in parts}
+        for name in self._names():
+            if name.startswith("part-") and name.endswith(".parquet") and name not in kept:
+                self._system.delete_file(self._inside(name))
+        document = {"format": FORMAT, "rows": sum(part.rows for part in parts), **more}
+        document["parts"] = [asdict(part) for part in sorted(parts, key=lambda part: part.file)]
+        self._put(MANIFEST, (json.dumps(document, indent=1) + "\n").encode())
+
+    def manifest(self) -> Mapping[str, Any] | None:
+        """What was written of it, once all parts that it names are here in the right size; None without one."""
+        if self._type(MANIFEST) != fs.FileType.File:
+            return None
+        with written_by_us(self.label, f"a {MANIFEST}", "write the parts again"):
+            with self._system.open_input_stream(self._inside(MANIFEST)) as source:
+                document = json.loads(source.read())
+            there = self._names()
+            for part in (Part(**one) for one in document["parts"]):
+                if there.get(part.file) != part.bytes:
+                    what = "was changed" if part.file in there else "is missing"
+                    raise InputError(f"{part.file} of {self.label} {what} since its {MANIFEST} was written.")
+            more = sorted(set(there) - {part["file"] for part in document["parts"]} - {MANIFEST})
+            if more:
+                raise InputError(f"{self.label} holds {more[0]}, which its {MANIFEST} does not name; move it away.")
+        return dict(document)
+
+    def _names(self) -> dict[str, int]:
+        """The files that are directly in the folder, with their sizes."""
+        with self._reaching():
+            below = self._system.get_file_info(fs.FileSelector(self._path, allow_not_found=True))
+        return {one.base_name: one.size for one in below if one.type == fs.FileType.File}
+
+    def _type(self, name: str) -> Any:
+        with self._reaching():
+            return self._system.get_file_info(self._inside(name) if name else self._path).type
+
+    def _put(self, name: str, content: Any) -> None:
+        """As a whole or not at all: a store shows an object when it is complete."""
+        try:
+            if isinstance(self._system, fs.LocalFileSystem):
+                with atomic_file(Path(self._inside(name))) as partial:
+                    partial.write_bytes(content)
+            else:
+                with self._system.open_output_stream(self._inside(name)) as sink:
+                    sink.write(content)
+        except _STORE_ERRORS as problem:
+            raise InputError(f"cannot write {name} to {self.label}: {first_line_of(problem)}.") from problem
+
+    def _inside(self, name: str) -> str:
+        return f"{self._path}/{name}"
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        try:
+            yield
+        except _STORE_ERRORS as problem:
+            raise InputError(f"{self.label} cannot be reached: {first_line_of(problem)}.") from problem
+
+
+def check_complete(source: Any) -> None:
+    """Refuse a folder whose parts are not those that its manifest names; anything else is left to its reader."""
+    if is_uri(source) or (isinstance(source, str | Path) and Path(source).is_dir()):
+        PartsFolder(str(source)).manifest()

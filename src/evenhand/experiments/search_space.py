@@ -110,6 +110,7 @@ FIXED: Mapping[type, Mapping[str, str]] = {
         "milestones": "validation chooses the epoch",
         "negatives": "it belongs to the objective, and decides the speed",
         "patience": "validation chooses the epoch",
+        "average": "it belongs to the protocol",
         "drop_last": "it belongs to the protocol",
         "deterministic": "it does not change what is learned",
         "sampler_scores": _PUBLISHED,

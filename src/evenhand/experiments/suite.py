@@ -17,8 +17,8 @@ from evenhand.data.datasets.known import DATASETS
 from evenhand.data.datasets.load import list_datasets, load_dataset, load_split
 from evenhand.data.describe import fingerprint
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.files import given_parts
 from evenhand.data.reading.read import column_names, read_interactions
+from evenhand.data.reading.sources import given_parts
 from evenhand.data.splits import Split, given_split
 from evenhand.experiments.aims import AIMS
 from evenhand.utils.errors import InputError, unknown

@@ -14,7 +14,6 @@ import numpy as np
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.reading.columns import source_label
-from evenhand.data.reading.wire import total
 from evenhand.metrics.catalogue import METRICS
 from evenhand.metrics.exposure import NO_ITEM
 from evenhand.metrics.lists import ListColumns, ListTable, list_lengths, read_lists
@@ -22,6 +21,7 @@ from evenhand.metrics.slots import AnswerSheet, Slots
 from evenhand.metrics.statistics import Summary, summarise
 from evenhand.metrics.users import UserMetrics
 from evenhand.utils.errors import InputError
+from evenhand.utils.spread_arrays import total
 from evenhand.utils.text import count
 from evenhand.utils.world import World
 
@@ -126,13 +126,13 @@ def evaluate(
     """
     ks = list_lengths(k)
     split = with_validation(split, validation)
-    found = _evaluated(read_lists(recs, ListColumns.of(columns)), split, ks, hot)
+    found = evaluate_named(recs, split, ks, hot, columns=ListColumns.of(columns), name=name)
     if len(found) > 1:
         raise InputError(
             f"{source_label(recs)} holds lists of {len(found)} recommenders in its column 'name' "
             f"({', '.join(one.name for one in found[:3])}…); use evaluate_named, or give those of one at a time."
         )
-    return replace(found[0], name=name)
+    return found[0]
 
 
 def evaluate_named(

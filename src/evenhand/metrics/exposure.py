@@ -3,10 +3,16 @@
 `top` (int [n, k]) holds item indices by rank, `NO_ITEM` in empty slots and `UNKNOWN_ITEM` for an item that
 the training data does not know: nobody was seen with it, so its popularity is 0 and it is long-tail.
 
-The slopes at the end are derivatives of a measure by each item's number of slots. Measures that look at all
+The slopes are derivatives of a measure by each item's number of slots. Measures that look at all
 items at once would need a pass over every list for each draw of a bootstrap. To first order the spread over
 users follows from the slopes: a user's influence is their sum over the user's list, and the variance over
 users is the sum of squared influences.
+
+Propensities say what a metric would be if every item had been shown alike, from a log that showed popular ones more.
+A held-out pair of an item that is shown often stands for few such pairs, one of a rare item for many: each hit is
+weighed by 1 / propensity, and a user's weights are scaled to sum 1 (self-normalised; Yang et al. 2018, Schnabel et al.
+2016). It assumes that exposure depends on the item's popularity alone, as a power of it, and that every item that could
+be wanted has some chance to be shown; propensities below `least` are clipped, which trades bias for variance.
 """
 
 from __future__ import annotations
@@ -21,6 +27,10 @@ UNKNOWN_ITEM = -2
 """In a list: the slot holds an item outside the vocabulary. It is never a hit, never a negative, and cold."""
 PARTS = 10
 """Into how many groups of equal size items are divided by popularity."""
+LEAST = 0.01
+"""Propensities are at least this share of the largest one."""
+STEEPEST = 2.0
+"""The largest exponent taken from a log: counts that are nearly alike follow no power law, and give any exponent."""
 
 
 def average_popularity(top: np.ndarray, popularity: np.ndarray) -> np.ndarray:
@@ -140,9 +150,18 @@ def items_for_half(counts: np.ndarray) -> float:
 def by_part(top: np.ndarray, mask: np.ndarray, part: np.ndarray, parts: int) -> np.ndarray:
     """float64 [n, parts]: how many of each row's marked slots hold an item of each part (−1: of none)."""
     row, slot = np.nonzero(mask)
-    which = part[top[row, slot]].astype(np.int64)
-    key = (row * parts + which)[which >= 0]
-    return np.bincount(key, minlength=len(top) * parts).reshape(len(top), parts).astype(np.float64)
+    return counts_by_part(row, part[top[row, slot]], len(top), parts)
+
+
+def counts_by_part(row: np.ndarray, part: np.ndarray, n: int, parts: int) -> np.ndarray:
+    """float64 [n, parts]: how often each row and part (−1: none) occur together.
+
+    >>> counts_by_part(np.array([0, 1, 1, 1]), np.array([1, 0, -1, 0]), n=2, parts=2)
+    array([[0., 1.],
+           [2., 0.]])
+    """
+    key = (row * parts + part.astype(np.int64))[part >= 0]
+    return np.bincount(key, minlength=n * parts).reshape(n, parts).astype(np.float64)
 
 
 def popularity_part(popularity: np.ndarray, parts: int = PARTS) -> np.ndarray:
@@ -229,3 +248,33 @@ def items_for_half_slope(counts: np.ndarray) -> np.ndarray:
     # Of the last item's slots only a part is needed to reach half.
     slope[order[last]] = 0.5 - (counts.sum() / 2 - counts[order[:last]].sum()) / slots
     return slope / slots
+
+
+def power_law_exponent(counts: np.ndarray) -> float:
+    """The exponent g of P(count = c) ∝ c^-g, by maximum likelihood over items with a pair (Clauset et al. 2009).
+
+    nan without any item. Counts that are all alike have a large g.
+
+    >>> round(power_law_exponent(np.array([1, 1, 1, 1, 2, 3, 8])), 3)
+    1.802
+    """
+    seen = counts[counts > 0].astype(np.float64)
+    if not len(seen):
+        return np.nan
+    return float(1 + len(seen) / np.log(seen / (seen.min() - 0.5)).sum())
+
+
+def propensities(counts: np.ndarray, exponent: float | None = None, least: float = LEAST) -> np.ndarray:
+    """float64 [n_items]: how likely an item is to be shown, relative to the most popular one.
+
+    `(count / largest count)^exponent`, at least `least`. Where no exponent is given it is (g + 1) / 2 as in Yang et
+    al., with g from the counts, and at most 2. Items without a pair have `least`; without any pair all items are alike.
+
+    >>> propensities(np.array([16, 4, 1, 0]), exponent=0.5, least=0.1)
+    array([1.  , 0.5 , 0.25, 0.1 ])
+    """
+    top = counts.max(initial=0)
+    if not top > 0:  # nothing was shown, or nothing is known
+        return np.ones(len(counts)) + 0.0 * counts
+    power = min((power_law_exponent(counts) + 1) / 2, STEEPEST) if exponent is None else exponent
+    return np.maximum((counts / top) ** power, least)

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evenhand.data.reading.cleaning import codes_and_ids
 from evenhand.data.reading.columns import Column, source_label
-from evenhand.data.reading.values import codes_and_ids
 from evenhand.metrics.exposure import NO_ITEM, UNKNOWN_ITEM
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count, one_line
@@ -205,8 +205,8 @@ def read_lists(
 
 
 def _read(source: Any, columns: ListColumns, header: bool | None) -> pa.Table:
-    from evenhand.data.parts import check_complete
     from evenhand.data.reading.read import read_columns
+    from evenhand.data.write import check_complete
 
     check_complete(source)
     try:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenhand.metrics.exposure import NO_ITEM, PARTS, popularity_part
-from evenhand.metrics.propensity import propensities
+from evenhand.metrics.exposure import NO_ITEM, PARTS, counts_by_part, popularity_part, propensities
 
 if TYPE_CHECKING:
     from evenhand.data.interactions import Interactions
@@ -57,6 +56,11 @@ class AnswerSheet:
     """Whose pairs are the demand that exposure is compared with; None: the truth."""
 
     @cached_property
+    def had(self) -> Interactions:
+        """`consumed`; without it, nothing."""
+        return self.truth.take(np.zeros(len(self.truth), dtype=bool)) if self.consumed is None else self.consumed
+
+    @cached_property
     def n_relevant(self) -> np.ndarray:
         """int [n]: the user's test items."""
         return self.truth.activity[self.users]
@@ -68,11 +72,8 @@ class AnswerSheet:
     @cached_property
     def n_negatives(self) -> np.ndarray:
         """int [n]: the items that are neither in test nor consumed."""
-        rest = self.truth.n_items - self.n_relevant
-        if self.consumed is None:
-            return rest
-        in_both = _per_user(self.truth, self.consumed.contains(self.truth.users, self.truth.items))[self.users]
-        return rest - self.consumed.activity[self.users] + in_both
+        in_both = _per_user(self.truth, self.had.contains(self.truth.users, self.truth.items))[self.users]
+        return self.truth.n_items - self.n_relevant - self.n_consumed + in_both
 
     @cached_property
     def propensity(self) -> np.ndarray:
@@ -99,23 +100,17 @@ class AnswerSheet:
 
     @cached_property
     def n_consumed(self) -> np.ndarray:
-        return (
-            np.zeros(len(self.users), dtype=np.int64) if self.consumed is None else self.consumed.activity[self.users]
-        )
+        return self.had.activity[self.users]
 
     @cached_property
     def n_consumed_hot(self) -> np.ndarray:
-        if self.consumed is None:
-            return np.zeros(len(self.users), dtype=np.int64)
-        return _per_user(self.consumed, self.hot[self.consumed.items])[self.users]
+        return _per_user(self.had, self.hot[self.had.items])[self.users]
 
     @cached_property
     def habit(self) -> np.ndarray:
         """float64 [n]: mean popularity of the items that the user has had, nan without any."""
-        if self.consumed is None:
-            return np.full(len(self.users), np.nan)
-        of_items = self.popularity[self.consumed.items]
-        total = np.bincount(self.consumed.users, of_items, minlength=self.consumed.n_users)[self.users]
+        of_items = self.popularity[self.had.items]
+        total = np.bincount(self.had.users, of_items, minlength=self.had.n_users)[self.users]
         return np.divide(total, self.n_consumed, out=np.full(len(total), np.nan), where=self.n_consumed > 0)
 
     @cached_property
@@ -140,9 +135,9 @@ class Slots:
     @cached_property
     def repeats(self) -> np.ndarray:
         """The slot holds an item of `consumed`."""
-        if self.sheet.consumed is None or not self.sheet.shown_again:
+        if not self.sheet.shown_again:
             return np.zeros(self.top.shape, dtype=bool)
-        return _contains(self.sheet.consumed, self.sheet.users, self.top)
+        return _contains(self.sheet.had, self.sheet.users, self.top)
 
     @cached_property
     def hot(self) -> np.ndarray:
@@ -161,10 +156,7 @@ class Slots:
 
 def pairs_by_part(data: Interactions, users: np.ndarray, part: np.ndarray, parts: int) -> np.ndarray:
     """float64 [n, parts]: how many items of each part these users have in the data."""
-    which = part[data.items].astype(np.int64)
-    key = (data.users.astype(np.int64) * parts + which)[which >= 0]
-    whole = np.bincount(key, minlength=data.n_users * parts).reshape(-1, parts)
-    return whole[users].astype(np.float64)
+    return counts_by_part(data.users.astype(np.int64), part[data.items], data.n_users, parts)[users]
 
 
 def _per_user(pairs: Interactions, mask: np.ndarray) -> np.ndarray:

@@ -125,8 +125,7 @@ def paired_over_seeds(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.n
         same = abs(difference) <= noise
         point = 0.0 if same else difference
         return Interval(point, point, point, p=1.0 if same else 0.0)
-    half = t_quantile(0.5 + CONFIDENCE / 2, n - 1) * error
-    return Interval(difference, difference - half, difference + half, t_two_sided(difference / error, n - 1))
+    return _t_interval(difference, error, n)
 
 
 def bootstrap_over_users(a: np.ndarray, b: np.ndarray, draws: int = 1000, seed: int = 0) -> Interval | None:
@@ -293,8 +292,7 @@ def estimate_metric(runs: Sequence[UserMetrics], name: str, draws: int = 200, se
     if metric.of_items is not None:
         if any(run.slots is None for run in runs):
             return Estimate(value)
-        felt = np.mean([_influence(run, metric) for run in runs], axis=0)
-        error = math.sqrt(float(np.square(felt - felt.mean()).sum()) * n / (n - 1))
+        error = _spread_of_sum(_influence(runs, metric))
     else:
         columns, formula = _columns(runs, metric)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -312,27 +310,37 @@ def _by_influence(a: Sequence[UserMetrics], b: Sequence[UserMetrics], metric: Me
     n = len(a[0].users)
     if n < 2 or any(run.slots is None for run in (*a, *b)):
         return None
-    felt = np.mean([_influence(run, metric) for run in a], axis=0) - np.mean(
-        [_influence(run, metric) for run in b], axis=0
-    )
     difference = float(np.mean([r.mean(metric.name) for r in a]) - np.mean([r.mean(metric.name) for r in b]))
-    error = math.sqrt(float(np.square(felt - felt.mean()).sum()) * n / (n - 1))
+    error = _spread_of_sum(_influence(a, metric) - _influence(b, metric))
     if not math.isfinite(difference):
         return None
     if error == 0:
         return Interval(difference, difference, difference, p=1.0 if difference == 0 else 0.0)
+    return _t_interval(difference, error, n)
+
+
+def _influence(runs: Sequence[UserMetrics], metric: Metric) -> np.ndarray:
+    """float64 [n]: the sum of the metric's slopes over each user's list, averaged over seeds."""
+    felt = []
+    for run in runs:
+        assert run.slots is not None
+        assert metric.slope is not None
+        # One more entry answers for empty slots and unknown items, which have no slope.
+        slope = np.append(metric.slope(run.item_slots), 0.0)
+        top = run.slots.top[:, : run.k]
+        felt.append(slope[np.where(top < 0, len(slope) - 1, top)].sum(axis=1))
+    return np.mean(felt, axis=0)
+
+
+def _spread_of_sum(felt: np.ndarray) -> float:
+    """The standard error of a sum over n users, by what each of them adds to it."""
+    return math.sqrt(float(np.square(felt - felt.mean()).sum()) * len(felt) / (len(felt) - 1))
+
+
+def _t_interval(difference: float, error: float, n: int) -> Interval:
+    """By Student's t with n - 1 degrees of freedom."""
     half = t_quantile(0.5 + CONFIDENCE / 2, n - 1) * error
     return Interval(difference, difference - half, difference + half, t_two_sided(difference / error, n - 1))
-
-
-def _influence(run: UserMetrics, metric: Metric) -> np.ndarray:
-    """float64 [n]: the sum of the metric's slopes over each user's list."""
-    assert run.slots is not None
-    assert metric.slope is not None
-    # One more entry answers for empty slots and unknown items, which have no slope.
-    slope = np.append(metric.slope(run.item_slots), 0.0)
-    top = run.slots.top[:, : run.k]
-    return slope[np.where(top < 0, len(slope) - 1, top)].sum(axis=1)
 
 
 def _interval(

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from evenhand.data.reading.wire import gather_columns, total
 from evenhand.metrics.bias import Rate
 from evenhand.metrics.catalogue import METRICS, RATES, SUMS, named
 from evenhand.metrics.exposure import NO_ITEM, UNKNOWN_ITEM, exposure_counts
 from evenhand.metrics.slots import AnswerSheet, Slots
 from evenhand.utils.errors import InputError
+from evenhand.utils.spread_arrays import gather_columns, total
 
 if TYPE_CHECKING:
     from evenhand.data.interactions import Interactions

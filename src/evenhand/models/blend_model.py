@@ -15,8 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.data.csr import gather_rows
-from evenhand.data.interactions import Interactions
+from evenhand.data.interactions import Interactions, gather_rows
 from evenhand.models.base import Model
 from evenhand.models.factors import FactorModel
 from evenhand.models.item_weights import ItemWeightModel

@@ -16,8 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.data.csr import gather_rows
-from evenhand.data.interactions import Interactions
+from evenhand.data.interactions import Interactions, gather_rows
 from evenhand.models.item_weights import ItemTable, is_csr, summed_rows
 
 LARGEST_EXPONENT = 10

@@ -15,8 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.data.csr import gather_rows
-from evenhand.data.interactions import Interactions
+from evenhand.data.interactions import Interactions, gather_rows
 from evenhand.data.recency import recency_counts
 from evenhand.models.base import Model
 from evenhand.models.topk import Score, first_list, top_by

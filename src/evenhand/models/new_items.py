@@ -20,8 +20,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from evenhand.data.csr import gather_rows
-from evenhand.data.interactions import Interactions
+from evenhand.data.interactions import Interactions, gather_rows
 from evenhand.data.reading.columns import source_label
 from evenhand.models.graph_filter import GraphFilter
 from evenhand.models.id_lookup import carried_titles, positions

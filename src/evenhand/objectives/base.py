@@ -6,6 +6,7 @@ replicas, phases, and what becomes of the vectors at the end, so that the traini
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -18,6 +19,8 @@ from torch import Tensor, nn
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Tables, Vectors
 from evenhand.samplers.base import rows
+from evenhand.utils import keyed
+from evenhand.utils.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,21 @@ class Loss(nn.Module, ABC):
         return (vectors,)
 
 
+def is_in(keys: Tensor, wanted: Tensor) -> Tensor:
+    """bool, like wanted: whether each is among the ascending keys."""
+    return keys[torch.searchsorted(keys, wanted).clamp_max_(len(keys) - 1)] == wanted
+
+
+def check_positive(name: str, value: float) -> None:
+    if not 0 < value < math.inf:
+        raise InputError(f"{name} must be a positive number, not {value}.")
+
+
+def check_flag(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise InputError(f"{name} must be true or false, not {value}.")
+
+
 def mine(parameter: Tensor, batch: Scored) -> Tensor:
     """[r, …]: the rows of a parameter [R, …] that belong to the batch's replicas.
 
@@ -151,8 +169,6 @@ def mine(parameter: Tensor, batch: Scored) -> Tensor:
 
 def normal(shape: tuple[int, ...], seeds: Sequence[int], salt: int, std: float) -> Tensor:
     """N(0, std²) [R, *shape], each replica from its own seed; drawn on the CPU, alike for all devices."""
-    from evenhand.utils import keyed
-
     drawn = [
         torch.randn(shape, generator=torch.Generator().manual_seed(keyed.key(seed, salt) & (2**63 - 1)))
         for seed in seeds

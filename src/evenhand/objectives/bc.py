@@ -18,7 +18,7 @@ from torch.nn.functional import normalize
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Tables, Vectors
-from evenhand.objectives.base import Loss, Objective, Scored, mine, normal
+from evenhand.objectives.base import Loss, Objective, Scored, check_flag, check_positive, mine, normal
 from evenhand.objectives.softmax import unit_length
 from evenhand.samplers.base import rows
 from evenhand.utils.errors import InputError, unknown
@@ -55,8 +55,7 @@ class BCLoss(Objective):
 
     def __post_init__(self) -> None:
         for name in ("tau1", "tau2"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise InputError(f"{name} must be a positive number, not {getattr(self, name)}.")
+            check_positive(name, getattr(self, name))
         if not 0 < self.weight < 1:
             raise InputError(f"weight must lie between 0 and 1, not {self.weight}.")
         if not isinstance(self.warm_up, int) or self.warm_up < 0:
@@ -64,8 +63,7 @@ class BCLoss(Objective):
         for name, kind in (("margin", Margin), ("final", Final)):
             if getattr(self, name) not in get_args(kind):
                 raise unknown(name, str(getattr(self, name)), get_args(kind))
-        if not isinstance(self.in_batch, bool):
-            raise InputError(f"in_batch must be true or false, not {self.in_batch}.")
+        check_flag("in_batch", self.in_batch)
 
     @property
     def lengths_matter(self) -> bool:

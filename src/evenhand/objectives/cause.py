@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Tables, Vectors
-from evenhand.objectives.base import Loss, Objective, Scored, mine
+from evenhand.objectives.base import Loss, Objective, Scored, is_in, mine
 from evenhand.objectives.bpr import bpr
 from evenhand.samplers.base import rows
 from evenhand.utils import keyed
@@ -79,7 +79,7 @@ class CausELoss(Loss):
         user = batch.user
         if self._own_users:  # otherwise both tables meet the very same vectors of the users
             user = rows(mine(self._vectors.users, batch), batch.users)
-        treated = self._is_treated(batch, items.shape[1])
+        treated = is_in(self.treated, batch.users * items.shape[1] + batch.positives)
         score = torch.where(treated, (user * positive).sum(-1), batch.s_positive)
         other = torch.where(treated.unsqueeze(-1), (user.unsqueeze(2) * negative).sum(-1), batch.s_negative)
         loss = bpr(score, other).mean((1, 2))
@@ -90,12 +90,6 @@ class CausELoss(Loss):
         once = first_occurrences(torch.cat([batch.positives, batch.negatives.flatten(1)], 1))
         distance = (control - treatment).square().sum(-1)
         return loss + self.weight * (distance * once).sum(1) / once.sum(1)
-
-    def _is_treated(self, batch: Scored, n_items: int) -> Tensor:
-        """bool [r, B]: whether each positive pair belongs to the treatment."""
-        wanted = batch.users * n_items + batch.positives
-        place = torch.searchsorted(self.treated, wanted).clamp_max(len(self.treated) - 1)
-        return self.treated[place] == wanted
 
 
 def first_occurrences(items: Tensor) -> Tensor:
@@ -117,7 +111,7 @@ def inclusion(popularity: np.ndarray, share: float) -> np.ndarray:
 
     So every item expects c pairs in the sample, or all it has where these are fewer.
 
-    >>> inclusion(np.array([8, 4, 1, 0]), 5 / 13).tolist()
+    >>> inclusion(np.array([8, 4, 1, 0]), 5 / 13).round(6).tolist()
     [0.25, 0.5, 1.0, 1.0]
     """
     wanted = share * popularity.sum()

@@ -16,7 +16,7 @@ from torch.nn.functional import softplus
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Tables, Vectors
-from evenhand.objectives.base import Loss, Objective, Scored, mine, normal
+from evenhand.objectives.base import Loss, Objective, Scored, check_flag, mine, normal
 from evenhand.utils.errors import InputError
 
 GRID = (0.5, 0.0, 0.25, 1.0, 2.0)
@@ -54,8 +54,7 @@ class MACR(Objective):
             raise InputError(f"c must be a number or 'validation', not '{self.c}'.")
         if isinstance(self.c, float | int) and not math.isfinite(self.c):
             raise InputError(f"c must be a finite number, not {self.c}.")
-        if not isinstance(self.matrix, bool):
-            raise InputError(f"matrix must be true or false, not {self.matrix}.")
+        check_flag("matrix", self.matrix)
 
     def start(self, train: Interactions, model: Tables, seeds: Sequence[int]) -> MACRLoss:
         dim = model.items.shape[-1]

@@ -23,12 +23,12 @@ from torch.nn.functional import normalize, softplus
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Tables, Vectors
-from evenhand.objectives.base import Loss, Objective, Scored
+from evenhand.objectives.base import Loss, Objective, Scored, check_flag, check_positive, is_in
 from evenhand.samplers.base import check_drawn
-from evenhand.utils.errors import InputError, unknown
+from evenhand.utils.errors import unknown
 
 Similarity = Literal["cosine", "inner"]
-_USUAL, _TRIED = 0.15, (0.1, 0.2)
+_USUAL, _TRIED = 0.15, (0.07, 0.12, 0.2)
 """τ for cosines, and what a fit tries: of validation parts of five data sets, sparse and even ones preferred the first,
 dense ones the second (docs/sparse.md)."""
 _ALL_MASKED = -1e30
@@ -54,13 +54,12 @@ class Softmax(Objective):
 
     def __post_init__(self) -> None:
         if self.temperature is not None:
-            positive_number("temperature", self.temperature)
+            check_positive("temperature", self.temperature)
         check_drawn("shared", self.shared)
         if self.similarity not in get_args(Similarity):
             raise unknown("similarity", str(self.similarity), get_args(Similarity))
         for name in ("positive", "correction"):
-            if not isinstance(getattr(self, name), bool):
-                raise InputError(f"{name} must be true or false, not {getattr(self, name)}.")
+            check_flag(name, getattr(self, name))
 
     @property
     def negatives(self) -> int:
@@ -144,8 +143,7 @@ class SoftmaxLoss(Loss):
 
     def has(self, users: Tensor, items: Tensor) -> Tensor:
         """Whether users have items, by binary search."""
-        wanted = users * self.n_items + items
-        return self.keys[torch.searchsorted(self.keys, wanted).clamp_max_(len(self.keys) - 1)] == wanted
+        return is_in(self.keys, users * self.n_items + items)
 
     def _masked(self, users: Tensor, negatives: Tensor) -> Tensor:
         """bool [B, n]: the users' items are looked up among the negatives, which without a GPU is faster."""
@@ -208,8 +206,3 @@ def _margin_and_slopes(loss: SoftmaxLoss, batch: Scored, x: Tensor, own: Tensor)
 def unit_length(vectors: Vectors) -> Vectors:
     """Vectors whose inner products are cosines, each replica by itself so that none rounds as others make it."""
     return Vectors(*(torch.stack([normalize(one, dim=-1) for one in side]) for side in vectors))
-
-
-def positive_number(name: str, value: float) -> None:
-    if not 0 < value < math.inf:
-        raise InputError(f"{name} must be a positive number, not {value}.")

@@ -13,8 +13,8 @@ from torch.nn.functional import softplus
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Tables
-from evenhand.objectives.base import Scored, mine
-from evenhand.objectives.softmax import Softmax, SoftmaxLoss, positive_number
+from evenhand.objectives.base import Scored, check_positive, mine
+from evenhand.objectives.softmax import Softmax, SoftmaxLoss
 from evenhand.samplers.auc import posterior, prior
 from evenhand.utils import keyed
 from evenhand.utils.errors import InputError, unknown
@@ -77,7 +77,7 @@ class BSL(Softmax):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive_number("negative_weight", self.negative_weight)
+        check_positive("negative_weight", self.negative_weight)
 
     def start(self, train: Interactions, model: Tables, seeds: Sequence[int]) -> SoftmaxLoss:
         return BSLLoss(self, train, model)
@@ -107,7 +107,7 @@ class SLatK(Softmax):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive_number("weight_temperature", self.weight_temperature)
+        check_positive("weight_temperature", self.weight_temperature)
         for name in ("k", "refresh"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:

@@ -249,6 +249,7 @@ def _published(experiment: Experiment, one: Method, row: str) -> Recipe:
                 milestones=numbers.milestones,
                 # What is held at a high rate until its milestones may not be compared before.
                 patience=None if numbers.milestones else Settings.patience,
+                average=False,
             ).under(experiment.protocol),
         ),
         source,
@@ -267,6 +268,7 @@ def _tuned(experiment: Experiment, one: Method, tuned: Tuned) -> Recipe:
                 batch=tuned.batch,
                 lr=tuned.lr,
                 weight_decay=tuned.weight_decay,
+                average=False,
             ).under(experiment.protocol),
         ),
         tuned.source,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.samplers.base import Batch, BoundSampler, Sampler
-from evenhand.samplers.unobserved import UnobservedDistribution, scaled
+from evenhand.samplers.unobserved import UnobservedDistribution, in_order, scaled
 from evenhand.utils.errors import InputError
 
 
@@ -35,11 +35,7 @@ class BalancedBound(BoundSampler):
     def __init__(self, train: Interactions, device: torch.device | str, replicas: int) -> None:
         super().__init__(train, device, replicas)
         order = np.argsort(train.popularity, kind="stable")
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        regrouped = Interactions.from_pairs(
-            train.users, place[train.items], n_users=train.n_users, n_items=train.n_items
-        )
+        regrouped = in_order(train, order)
         self.distribution = UnobservedDistribution(regrouped, None, device)
         self._keys = torch.from_numpy(regrouped.keys).to(self.device)
         self._row_start = torch.from_numpy(regrouped.indptr[:-1]).to(self.device)
@@ -47,10 +43,6 @@ class BalancedBound(BoundSampler):
         upto = np.searchsorted(train.popularity[order], train.popularity, side="right")
         self._upto = torch.from_numpy(upto).to(self.device)
         """int64 [n_items]: how many items are at most as popular as each."""
-
-    @property
-    def eligible(self) -> Tensor:
-        return self.distribution.mass > 0
 
     def width(self, n: int) -> int:
         return 2 * n

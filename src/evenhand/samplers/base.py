@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
+from evenhand.samplers.unobserved import UnobservedDistribution
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import one_line
 
@@ -85,6 +86,8 @@ class BoundSampler(ABC):
 
     shared_width: int = 0
     needs_vectors: bool = False
+    distribution: UnobservedDistribution
+    """What negatives are drawn from."""
 
     def __init__(self, train: Interactions, device: torch.device | str, replicas: int) -> None:
         self.device = torch.device(device)
@@ -95,9 +98,9 @@ class BoundSampler(ABC):
         """int64 [n_users]: how many items each user has, |I_u⁺|."""
 
     @property
-    @abstractmethod
     def eligible(self) -> Tensor:
-        """bool [n_users]: whether there is anything to draw for a user."""
+        """bool [n_users]: whether there is anything to draw for a user; here, whether the distribution has any mass."""
+        return self.distribution.mass > 0
 
     @abstractmethod
     def width(self, n: int) -> int:
@@ -194,9 +197,9 @@ class LookingSampler(BoundSampler):
         """int64 [R, s]: items for a whole batch, from uniforms [R, shared_width]."""
         return (uniforms * self.n_items).long()
 
-    @abstractmethod
     def pick(self, batch: Batch, looked: Looked) -> Tensor:
-        """int64 [R, B, n]: the columns of `looked.items` that become negatives."""
+        """int64 [R, B, n]: the columns of `looked.items` that become negatives; here, all n of them."""
+        return torch.arange(batch.n, device=self.device).expand(looked.items.shape)
 
     def choose(self, batch: Batch) -> Tensor:
         shared = self.look_shared(batch.shared)

@@ -47,10 +47,6 @@ class DynamicBound(LookingSampler):
         self.candidates, self.top = sampler.candidates, sampler.top
         self.distribution = UnobservedDistribution(train, None, device)
 
-    @property
-    def eligible(self) -> Tensor:
-        return self.distribution.mass > 0
-
     def width(self, n: int) -> int:
         return n * (self.candidates + (self.top > 1))
 

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import hot_items
-from evenhand.samplers.base import Batch, Looked, LookingSampler, Sampler
-from evenhand.samplers.unobserved import UnobservedDistribution, scaled
+from evenhand.samplers.base import LookingSampler, Sampler
+from evenhand.samplers.unobserved import UnobservedDistribution, in_order, scaled
 from evenhand.utils.errors import InputError
 
 
@@ -46,10 +46,7 @@ class GroupSampler(Sampler):
         cls, replicas: Sequence[GroupSampler], train: Interactions, device: torch.device | str
     ) -> GroupBound:
         sampler = replicas[0]
-        if sampler.groups is None:
-            groups = hot_items(train.popularity).astype(np.int64)
-        else:
-            groups = np.asarray(sampler.groups, dtype=np.int64)
+        groups = np.asarray(hot_items(train.popularity) if sampler.groups is None else sampler.groups, dtype=np.int64)
         if len(groups) != train.n_items:
             raise InputError(f"the grouping covers {len(groups):,} items, but the data has {train.n_items:,}.")
         return GroupBound(groups, _group_shares(sampler, groups, train), train, device, len(replicas))
@@ -57,10 +54,9 @@ class GroupSampler(Sampler):
 
 def _group_shares(sampler: GroupSampler, groups: np.ndarray, train: Interactions) -> np.ndarray:
     n_groups = int(groups.max()) + 1
-    if sampler.shares == "items":
-        distribution = np.bincount(groups, minlength=n_groups).astype(np.float64)
-    elif sampler.shares == "interactions":
-        distribution = np.bincount(groups, weights=train.popularity, minlength=n_groups).astype(np.float64)
+    if isinstance(sampler.shares, str):
+        weights = None if sampler.shares == "items" else train.popularity
+        distribution = np.bincount(groups, weights, n_groups).astype(np.float64)
     else:
         if len(sampler.shares) != n_groups:
             raise InputError(f"there are {n_groups} groups, but {len(sampler.shares)} shares.")
@@ -81,11 +77,7 @@ class GroupBound(LookingSampler):
     ) -> None:
         super().__init__(train, device, replicas)
         order = np.argsort(groups, kind="stable")
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        self.regrouped = Interactions.from_pairs(
-            train.users, place[train.items], n_users=train.n_users, n_items=train.n_items
-        )
+        self.regrouped = in_order(train, order)
         sizes = np.bincount(groups, minlength=len(distribution))
         own = np.zeros((train.n_users, len(distribution)), dtype=np.int64)
         np.add.at(own, (train.users, groups[train.items]), 1)
@@ -114,6 +106,3 @@ class GroupBound(LookingSampler):
         group = (steps.unsqueeze(-2) <= point.unsqueeze(-1)).sum(-1)
         place = self.begin[owner, group] + scaled(where, self.left[owner, group])
         return self.item_at[self.distribution.at(owner, place)]
-
-    def pick(self, batch: Batch, looked: Looked) -> Tensor:
-        return torch.arange(batch.n, device=self.device).expand(looked.items.shape)

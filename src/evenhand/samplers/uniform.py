@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
-from evenhand.samplers.base import Batch, Looked, LookingSampler, Sampler
+from evenhand.samplers.base import LookingSampler, Sampler
 from evenhand.samplers.unobserved import UnobservedDistribution
 
 
@@ -33,18 +33,11 @@ class StaticBound(LookingSampler):
         super().__init__(train, device, replicas)
         self.distribution = distribution
 
-    @property
-    def eligible(self) -> Tensor:
-        return self.distribution.mass > 0
-
     def width(self, n: int) -> int:
         return n
 
     def look(self, users: Tensor, uniforms: Tensor, n: int, shared: Tensor) -> Tensor:
         return self.distribution.draw(users, uniforms)
-
-    def pick(self, batch: Batch, looked: Looked) -> Tensor:
-        return torch.arange(batch.n, device=self.device).expand(looked.items.shape)
 
     def draw_shared(self, uniforms: Tensor) -> Tensor:
         return self.distribution.draw_any(uniforms)

@@ -27,8 +27,6 @@ class UnobservedDistribution:
     """
 
     def __init__(self, train: Interactions, weights: np.ndarray | None, device: torch.device | str) -> None:
-        self.n_items = train.n_items
-        self.uniform = weights is None
         self._train, self._device = train, device
         self.before_item: Tensor | None = None
         self.before_pair: Tensor | None = None
@@ -93,6 +91,13 @@ class UnobservedDistribution:
         else:
             weight = self.before_item[items + 1] - self.before_item[items]
         return (weight / (self._stride - 1)).log().float()
+
+
+def in_order(train: Interactions, order: np.ndarray) -> Interactions:
+    """The same log with its items numbered by their place in `order`, so that what stands together is one stretch."""
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return Interactions.from_pairs(train.users, place[train.items], n_users=train.n_users, n_items=train.n_items)
 
 
 def scaled(uniforms: Tensor, size: Tensor) -> Tensor:

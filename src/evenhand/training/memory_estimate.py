@@ -82,6 +82,7 @@ class Work:
             "tables": tables,
             "Adam's mean and square": 2 * tables + (rows * _FLOAT if self.sparse else 0),
             "best epoch so far": tables * (2 if layers else 1),
+            "mean over epochs": tables * bool(self.settings.average),
             "gradients": self._gradients(rows, tables),
             "pairs and their order": self._pairs(),
             "ranks": self._ranks(),

@@ -66,6 +66,9 @@ class Settings:
     patience: int | None = 20
     """Stop a replica after this many epochs without a better validation NDCG@10, but not before three times as many;
     None trains all epochs."""
+    average: bool | None = None
+    """Evaluate and keep the mean of the tables over the last epochs, not those of one: Adam's steps leave noise in
+    them, the more the larger the log (docs/sparse.md). None does so in the honest protocol."""
     drop_last: bool = False
     """Leave out the incomplete last batch of an epoch."""
     deterministic: bool = False
@@ -142,6 +145,7 @@ class Settings:
         filled = self
         if encoder is not None and objective is not None:
             filled = self._filled(protocol, encoder, train, objective)
+        filled = replace(filled, average=protocol == "honest" if self.average is None else self.average)
         if protocol == "honest":
             return filled
         updates = "dense" if self.updates == "auto" else self.updates

@@ -28,8 +28,8 @@ from evenhand.utils.world import Blocks, World
 PARTS_FORMAT = 2
 _MANIFEST = re.compile(r"(\d{8,})-([0-9a-f]{64})\.json")
 _PART = re.compile(r"(\d{8,})-part-\d{5}-([0-9a-f]{64})\.safetensors")
-_USERS = re.compile(r"model\.users|loss\.beta|adam\.0\.(mean|square|clock)\.0|selection\.kept\.[02]")
-_ITEMS = re.compile(r"model\.items|adam\.0\.(mean|square|clock)\.1|selection\.kept\.[13]")
+_USERS = re.compile(r"(model|average)\.users|loss\.beta|adam\.0\.(mean|square|clock)\.0|selection\.kept\.[02]")
+_ITEMS = re.compile(r"(model|average)\.items|adam\.0\.(mean|square|clock)\.1|selection\.kept\.[13]")
 """Tensors [R, n, …] whose rows are spread; all others are alike on every rank."""
 
 

@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.data.reading.wire import exchange_arrays, total
 from evenhand.data.spread_log import SpreadLog
 from evenhand.metrics.exposure import NO_ITEM
 from evenhand.metrics.slots import AnswerSheet, ItemPopularity
 from evenhand.metrics.users import UserMetrics, score_sheet
 from evenhand.models.topk import top_of
 from evenhand.training.evaluation import Result, Results, sampled
+from evenhand.utils.spread_arrays import exchange_arrays, total
 from evenhand.utils.world import Blocks
 
 _ROWS, _COLUMNS = 64, 4096

@@ -23,6 +23,11 @@ from evenhand.training.settings import Settings, is_sparse
 from evenhand.utils.errors import InputError
 from evenhand.utils.world import Blocks, World
 
+_RISING, _LEAST = 3, 0.1
+"""Of the mean over epochs, an epoch counts 4 / (3 + its number), and at least a tenth: about the last quarter of the
+epochs so far, and never more than ten."""
+_ROWS_AT_ONCE = 2**18
+
 
 class TrainState:
     """R replicas on one device, ready to train; `state` and `load_state` are for checkpoints."""
@@ -62,6 +67,10 @@ class TrainState:
         self.model = encoder.start(mine, seeds, device) if log is None else _part(encoder, log, seeds, device)
         if objective.init_std is not None:
             self.model.rescale(objective.init_std)
+        self.average = [torch.zeros_like(table) for table in self.model.raw()] if self.settings.average else None
+        """The mean of the tables over the last epochs, where that is asked for."""
+        self.averaged = torch.zeros((), dtype=torch.int64)
+        """How many epochs went into it."""
         self.negatives = self.work.negatives
         self.decay = [encoder.weight_decay if s.weight_decay is None else s.weight_decay for s in self._each]
         self.l2 = [s.l2 or 0.0 for s in self._each]
@@ -102,12 +111,28 @@ class TrainState:
     def finals(self) -> tuple[Vectors, ...]:
         """The model's vectors as the objective wants them in the end; several where validation picks one."""
         with torch.no_grad():
-            return tuple(v.detach() for v in self.loss.finals(self.model()))
+            return tuple(v.detach() for v in self.loss.finals(self.model.encode(*self.tables())))
+
+    def tables(self) -> Vectors:
+        """What stands for the model at the end of an epoch."""
+        return Vectors(*self.average) if self.average and self.averaged else self.model.raw().detach()
+
+    @torch.no_grad()
+    def add_to_average(self) -> None:
+        """Let the tables of a finished epoch into the mean over epochs."""
+        if self.average is None or not self.loss.trains_encoder:
+            return
+        self.averaged += 1
+        share = max(_LEAST, (1 + _RISING) / (int(self.averaged) + _RISING))
+        for mean, table in zip(self.average, self.model.raw(), strict=True):
+            pieces = zip(*(one.flatten(0, 1).split(_ROWS_AT_ONCE) for one in (mean, table)), strict=True)
+            for mine, new in pieces:  # each rounding by itself, so that it does not depend on who holds which rows
+                mine.mul_(1 - share).add_(new * share)
 
     def tensors(self, vectors: Vectors) -> tuple[Tensor, ...]:
         """What is worth keeping of this moment: the vectors and, where they differ, the tables."""
         differ = self.model.propagates or self.loss.transforms
-        return (*vectors, *self.model.raw().detach()) if differ else tuple(vectors)
+        return (*vectors, *self.tables()) if differ else tuple(vectors)
 
     @torch.no_grad()
     def start_from(self, tables: tuple[Tensor, Tensor]) -> None:
@@ -136,7 +161,9 @@ class TrainState:
             named |= {f"adam.{i}.{name}": value for name, value in optimiser.state().items()}
         for r, sampler in enumerate(self.samplers):
             named |= {f"sampler.{r}.{name}": value for name, value in sampler.state().items()}
-        return named | {"tally": self.tally}
+        for name, mean in zip(("users", "items"), self.average or (), strict=False):
+            named[f"average.{name}"] = mean
+        return named | {"tally": self.tally, "averaged": self.averaged}
 
     @torch.no_grad()
     def load_state(self, state: dict[str, Tensor], step: int) -> None:
@@ -148,6 +175,9 @@ class TrainState:
             optimiser.load_state(under(f"adam.{i}.", state))
         for r, sampler in enumerate(self.samplers):
             sampler.load_state(under(f"sampler.{r}.", state))
+        for name, mean in zip(("users", "items"), self.average or (), strict=False):
+            mean.copy_(state[f"average.{name}"])
+        self.averaged.copy_(state["averaged"])
         self.tally.copy_(state["tally"])
         self.step = step
 

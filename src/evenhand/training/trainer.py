@@ -124,6 +124,7 @@ class Trainer(TrainState):
                 self._check_finite(epoch)
                 return None
         self._check_finite(epoch)
+        self.add_to_average()
         loss, hot, false = (self.tally / self.steps).cpu().numpy()
         self.step = 0
         self.tally.zero_()

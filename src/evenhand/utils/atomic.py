@@ -15,15 +15,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import ModuleType
 
 from evenhand.utils.errors import InputError
-
-fcntl: ModuleType | None
-try:
-    import fcntl
-except ImportError:  # no such locks on this system, so nothing can be known to be abandoned
-    fcntl = None
+from evenhand.utils.locks import locked
 
 
 @contextmanager
@@ -111,7 +105,7 @@ def remove_abandoned(target: Path) -> None:
     except OSError:
         return
     for path in found:
-        handle = _locked(path, wait=False)
+        handle = locked(path, wait=False)
         if handle is None:  # its process lives
             continue
         with suppress(OSError):
@@ -141,7 +135,7 @@ def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     while True:
         path = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
         make(path)
-        handle = _locked(path, wait=True)
+        handle = locked(path, wait=True)
         if handle is None or _is_still_there(handle, path):
             break
         os.close(handle)  # removed as abandoned by another process in the moment before it was locked
@@ -154,22 +148,6 @@ def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
 
 def _new_file(path: Path) -> None:
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-
-
-def _locked(path: Path, *, wait: bool) -> int | None:
-    """A handle that holds the lock until it is closed; None where it cannot be had."""
-    if fcntl is None:
-        return None
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:  # another process has it, or the file system knows no locks
-        os.close(handle)
-        return None
-    return handle
 
 
 def _is_still_there(handle: int, path: Path) -> bool:

@@ -15,7 +15,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ import numpy as np
 from numba import njit
 from numba.core.compiler_lock import global_compiler_lock
 
+from evenhand.utils.locks import locked
 from evenhand.utils.working_time import compiling
 
 PACKAGE = Path(__file__).parents[1]
@@ -57,28 +58,15 @@ def _compile_once(made: Any, lock: Path | None) -> None:
     compile_one = made.compile
 
     def compile_alone(signature: Any) -> Any:
-        with global_compiler_lock, compiling(), _locked(lock) if lock else nullcontext():
-            return compile_one(signature)
+        with global_compiler_lock, compiling():
+            handle = locked(lock, wait=True, create=True) if lock else None
+            try:
+                return compile_one(signature)
+            finally:
+                if handle is not None:
+                    os.close(handle)
 
     made.compile = compile_alone
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock that other processes respect; where the system has none, do without."""
-    try:
-        import fcntl
-
-        handle = os.open(path, os.O_CREAT | os.O_RDWR)
-    except (ImportError, OSError):
-        yield
-        return
-    try:
-        with suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 @cache

@@ -10,7 +10,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -173,22 +174,15 @@ def subtask(label: str) -> Iterator[OnEpoch]:
 @contextmanager
 def tasks(total: int) -> Iterator[Callable[[str], OnEpoch]]:
     """Yields a function that begins the next of `total` tasks by its label, and ends the one before."""
-    with _shared_display() as display:
-        begun: list[Task] = []
+    with _shared_display(), ExitStack() as present:
+        numbers = count(1)
 
         def start(label: str) -> OnEpoch:
-            if begun:
-                display.tasks.remove(begun[-1])
-            begun.append(Task(display, f"{label} ({len(begun) + 1} of {total})" if total > 1 else label))
-            display.tasks.append(begun[-1])
-            display.changed()
-            return begun[-1]
+            present.close()
+            number = next(numbers)
+            return present.enter_context(task(f"{label} ({number} of {total})" if total > 1 else label))
 
-        try:
-            yield start
-        finally:
-            if begun:
-                display.tasks.remove(begun[-1])
+        yield start
 
 
 @contextmanager

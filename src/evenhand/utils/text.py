@@ -39,6 +39,11 @@ def one_line(message: object, longest: int = LONGEST) -> str:
     return visible(" ".join(str(message).split()), longest)
 
 
+def first_line_of(error: BaseException) -> str:
+    """What a library says of a mistake, for the end of a sentence of ours."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+
+
 def json_text(document: Any, *, ascii_only: bool = False) -> str:
     """JSON that reads the same to a program and that every terminal and file can hold."""
     text = json.dumps(document, indent=1, ensure_ascii=ascii_only, allow_nan=False)

@@ -249,40 +249,24 @@ class World:
 
     def agree(self, value: int) -> int:
         """The value of rank 0, everywhere."""
-        if self.lone:
-            return value
-        import torch
-        import torch.distributed as dist
-
-        said = torch.tensor([int(value)])
-        with _connected():
-            dist.broadcast(said, 0)
-        return int(said)
+        return value if self.lone else int(self.share(int(value)))
 
     def share(self, document: Any) -> Any:
         """The JSON document of rank 0, everywhere; what the others give is left aside."""
-        if self.lone:
-            return document
-        import torch
-        import torch.distributed as dist
-
-        packed = _bytes(document if self.rank == 0 else None)
-        length = self.agree(len(packed))
-        if self.rank:
-            packed = torch.empty(length, dtype=torch.uint8)
-        with _connected():
-            dist.broadcast(packed, 0)
-        return _document(packed)
+        return self.gathered(document if self.rank == 0 else None)[0]
 
     def gathered(self, document: Any) -> list[Any]:
         """The JSON documents of all ranks, everywhere."""
         if self.lone:
             return [document]
-        return [_document(packed) for packed in self.exchange([_bytes(document)] * self.size)]
+        import torch
+
+        packed = torch.frombuffer(bytearray(json.dumps(document).encode()), dtype=torch.uint8)
+        return [json.loads(got.numpy().tobytes()) for got in self.exchange([packed] * self.size)]
 
     def barrier(self) -> None:
         """Wait until all have come here."""
-        self.agree(int(self.total(_one())) if not self.lone else 0)
+        self.gathered(None)
 
     # ---- mistakes, and who speaks
 
@@ -373,19 +357,3 @@ def _connected() -> Iterator[None]:
         raise LostError(
             "another process left or did not answer in time; what it said stands above, and --resume goes on."
         ) from problem
-
-
-def _bytes(document: Any) -> Tensor:
-    import torch
-
-    return torch.frombuffer(bytearray(json.dumps(document).encode()), dtype=torch.uint8)
-
-
-def _document(packed: Tensor) -> Any:
-    return json.loads(packed.numpy().tobytes())
-
-
-def _one() -> Tensor:
-    import torch
-
-    return torch.ones((), dtype=torch.int64)

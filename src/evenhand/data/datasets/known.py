@@ -1,21 +1,166 @@
-"""The catalogue of datasets known by name: what each is, whose it is, and which files make it up.
+"""The datasets known by name: what each is, whose it is, and how its publisher lays out its files.
 
-Data, not code: a new dataset is one entry here and, if its layout is new, one function in `layouts`.
+A new dataset is one entry in `DATASETS` and, if its layout is new, one function that takes a folder and returns plain
+tables with the publisher's own ids; what is train, test or pool is decided by `load`.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from evenhand.data.datasets import layouts
+import numpy as np
+import pyarrow as pa
+
 from evenhand.data.datasets.fetch import cache_folder
-from evenhand.data.datasets.layouts import Parts
+from evenhand.data.reading.read import Column, read_columns
+from evenhand.data.reading.sources import find_files
+from evenhand.data.reading.text_files import read_item_lines
+from evenhand.utils.errors import InputError
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+YAHOO_TRAIN = "ydata-ymusic-rating-study-v1_0-train.txt"
+YAHOO_TEST = "ydata-ymusic-rating-study-v1_0-test.txt"
+COAT_SHAPE = (290, 300)
+_MOST_DIGITS = 18
+"""Of an id that fits into 64 bits."""
+_GENRES_100K = [
+    "unknown",
+    "Action",
+    "Adventure",
+    "Animation",
+    "Children's",
+    "Comedy",
+    "Crime",
+    "Documentary",
+    "Drama",
+    "Fantasy",
+    "Film-Noir",
+    "Horror",
+    "Musical",
+    "Mystery",
+    "Romance",
+    "Sci-Fi",
+    "Thriller",
+    "War",
+    "Western",
+]
+"""In the order of their flags in u.item."""
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What a publisher ships: a log and, in some datasets, a test part of its own.
+
+    Both have the columns user and item in the publisher's ids and, where known, rating and timestamp.
+    """
+
+    log: pa.Table
+    test: pa.Table | None = None
+
+
+def movielens_100k(folder: Path) -> Parts:
+    return Parts(_separated(folder / "u.data", has_timestamp=True))
+
+
+def movielens_1m(folder: Path) -> Parts:
+    return Parts(_separated(folder / "ratings.dat", has_timestamp=True))
+
+
+def yahoo_r3(folder: Path) -> Parts:
+    """Songs users chose to rate, and songs they were shown at random."""
+    return Parts(_separated(folder / YAHOO_TRAIN), _separated(folder / YAHOO_TEST))
+
+
+def coat(folder: Path) -> Parts:
+    """Coats users chose to rate, and coats they were shown at random; a matrix each, 0 for no rating."""
+    return Parts(_matrix(folder / "train.ascii"), _matrix(folder / "test.ascii"))
+
+
+def adjacency(folder: Path) -> Parts:
+    """Published splits for graph recommenders: a user a line, followed by their items."""
+    return Parts(_item_lines(folder / "train.txt"), _item_lines(folder / "test.txt"))
+
+
+def timed_log(folder: Path) -> Parts:
+    """A log of user, item and timestamp with a header."""
+    columns = [Column("user", "id", "user"), Column("item", "id", "item"), Column("timestamp", "time", "timestamp")]
+    return Parts(_ratings(folder / "log.csv", columns))
+
+
+def movielens_100k_titles(folder: Path) -> pa.Table:
+    rows = _text_rows(folder / "u.item", "|", at_least=5 + len(_GENRES_100K))
+    genres = [[g for g, flag in zip(_GENRES_100K, row[5:], strict=False) if flag == "1"] for row in rows]
+    return _titles(rows, genres)
+
+
+def movielens_1m_titles(folder: Path) -> pa.Table:
+    rows = _text_rows(folder / "movies.dat", "::", at_least=3)
+    return _titles(rows, [row[2].split("|") for row in rows])
+
+
+def _titles(rows: list[list[str]], genres: list[list[str]]) -> pa.Table:
+    return pa.table(
+        {
+            "item": pa.array([int(row[0]) for row in rows], pa.int64()),
+            "title": pa.array([row[1] for row in rows], pa.string()),
+            "genres": pa.array(genres, pa.list_(pa.string())),
+        }
+    )
+
+
+def _text_rows(path: Path, separator: str, at_least: int) -> list[list[str]]:
+    rows = []
+    for number, line in enumerate(path.read_text("latin-1").split("\n"), start=1):
+        if not line.strip():
+            continue
+        row = line.rstrip("\r").split(separator)
+        if len(row) < at_least or not (row[0].encode().isdigit() and len(row[0]) <= _MOST_DIGITS):
+            raise InputError(f"'{path}', line {number}: expected an id, a title and genres between '{separator}'.")
+        rows.append(row)
+    return rows
+
+
+def _item_lines(path: Path) -> pa.Table:
+    users, items, order = read_item_lines(find_files(path)[0])
+    return pa.table({"user": users, "item": items} | ({} if order is None else {"timestamp": order}))
+
+
+def _separated(path: Path, *, has_timestamp: bool = False) -> pa.Table:
+    """Rows of user, item, rating and perhaps timestamp, without a header."""
+    columns = [Column("user", "id", "user"), Column("item", "id", "item"), Column("rating", "number", "rating")]
+    if has_timestamp:
+        columns.append(Column("timestamp", "time", "timestamp"))
+    return _ratings(path, columns, header=False)
+
+
+def _ratings(path: Path, columns: list[Column], header: bool | None = None) -> pa.Table:
+    table = read_columns(path, columns, header=header)
+    for name in ("user", "item"):
+        if not pa.types.is_integer(table.schema.field(name).type.value_type):
+            raise InputError(f"'{path}' has {name} ids that are not whole numbers; is it the right file?")
+    return pa.table({c.role: table[c.role].cast(pa.int64() if c.kind == "id" else pa.float64()) for c in columns})
+
+
+def _matrix(path: Path) -> pa.Table:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what it warns of, an empty file, is reported below
+            matrix = np.loadtxt(path, dtype=np.float32, ndmin=2)
+    except ValueError as error:
+        raise InputError(f"'{path}' is not a matrix of numbers ({' '.join(str(error).split())}).") from error
+    if matrix.shape != COAT_SHAPE:
+        wanted, found = ("{} rows × {} columns".format(*shape) for shape in (COAT_SHAPE, matrix.shape))
+        raise InputError(f"'{path}' has {found}, but Coat's matrices have {wanted}; is it the right file?")
+    if not np.isin(matrix, np.arange(6)).all():
+        row, column = np.argwhere(~np.isin(matrix, np.arange(6)))[0]
+        raise InputError(
+            f"'{path}', line {row + 1}, column {column + 1}: a rating is 0 (none) to 5, not {matrix[row, column]:g}."
+        )
+    users, items = np.nonzero(matrix)
+    return pa.table({"user": users, "item": items, "rating": matrix[users, items]})
+
 
 _MOVIELENS_TERMS = (
     "Free for research with acknowledgement (Harper and Konstan, The MovieLens Datasets, 2015); "
@@ -70,7 +215,7 @@ def _published(name: str, title: str, source: str) -> DatasetInfo:
         licence=_READ_ONLY_TERMS,
         files=("train.txt", "test.txt"),
         test_parts=("given", "random"),
-        read=layouts.adjacency,
+        read=adjacency,
     )
 
 
@@ -90,8 +235,8 @@ DATASETS: dict[str, DatasetInfo] = {
             source="https://grouplens.org/datasets/movielens/100k/",
             licence=_MOVIELENS_TERMS,
             files=("u.data",),
-            read=layouts.movielens_100k,
-            read_titles=layouts.movielens_100k_titles,
+            read=movielens_100k,
+            read_titles=movielens_100k_titles,
             md5="0e33842e24a9c977be4e0107933c0723",
             room=30_000_000,
         ),
@@ -101,8 +246,8 @@ DATASETS: dict[str, DatasetInfo] = {
             source="https://grouplens.org/datasets/movielens/1m/",
             licence=_MOVIELENS_TERMS,
             files=("ratings.dat",),
-            read=layouts.movielens_1m,
-            read_titles=layouts.movielens_1m_titles,
+            read=movielens_1m,
+            read_titles=movielens_1m_titles,
             md5="c4d9eecfca2ab87c1945afe126590906",
             room=40_000_000,
         ),
@@ -111,9 +256,9 @@ DATASETS: dict[str, DatasetInfo] = {
             title="Yahoo! Music R3: self-selected ratings, and ratings of songs shown at random",
             source="https://webscope.sandbox.yahoo.com (dataset R3)",
             licence="Licensed to each signatory by Yahoo Webscope; may not be passed on.",
-            files=(layouts.YAHOO_TRAIN, layouts.YAHOO_TEST),
+            files=(YAHOO_TRAIN, YAHOO_TEST),
             test_parts=("random", "randomised"),
-            read=layouts.yahoo_r3,
+            read=yahoo_r3,
         ),
         DatasetInfo(
             name="coat",
@@ -122,7 +267,7 @@ DATASETS: dict[str, DatasetInfo] = {
             licence=_READ_ONLY_TERMS,
             files=("train.ascii", "test.ascii"),
             test_parts=("randomised", "random"),
-            read=layouts.coat,
+            read=coat,
         ),
         _published("gowalla", "Gowalla check-ins, the split that most graph recommenders use", _LIGHTGCN),
         _published("yelp2018", "Yelp 2018 reviews, the split that most graph recommenders use", _LIGHTGCN),
@@ -137,7 +282,7 @@ DATASETS: dict[str, DatasetInfo] = {
             source="https://jmcauley.ucsd.edu/data/amazon/",
             licence=_READ_ONLY_TERMS,
             files=("log.csv",),
-            read=layouts.timed_log,
+            read=timed_log,
         ),
     )
 }

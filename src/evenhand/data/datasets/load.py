@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from evenhand.data.datasets.fetch import (
     Progress,
@@ -25,17 +27,16 @@ from evenhand.data.datasets.fetch import (
     install_archive,
     unpack,
 )
-from evenhand.data.datasets.known import DATASETS, DatasetInfo
-from evenhand.data.datasets.layouts import Parts, Ratings
+from evenhand.data.datasets.known import DATASETS, DatasetInfo, Parts
 from evenhand.data.interactions import Interactions
 from evenhand.data.simulate import Simulation, simulate
 from evenhand.utils.errors import InputError, unknown
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from evenhand.data.splits import Split
 
+Place = str | os.PathLike[str] | None
+"""Where a dataset is looked for first."""
 GROUPLENS_URL = "https://files.grouplens.org/datasets/movielens/"
 
 
@@ -47,7 +48,7 @@ def demo_simulation() -> Simulation:
 
 def load_dataset(
     name: str,
-    data_dir: str | os.PathLike[str] | None = None,
+    data_dir: Place = None,
     *,
     min_rating: float | None = None,
     download: bool = True,
@@ -62,13 +63,12 @@ def load_dataset(
     if _info(name).name == "demo":
         _refuse_ratings(min_rating)
         return demo_simulation().log.with_notes("Simulated; the truth of every pair is known.")
-    parts = _read(name, data_dir, min_rating, download, progress)
-    return _pool(name, parts).interactions()
+    return as_interactions(_pool(name, _read(name, data_dir, min_rating, download, progress)))
 
 
 def load_split(
     name: str,
-    data_dir: str | os.PathLike[str] | None = None,
+    data_dir: Place = None,
     *,
     test_part: str | None = None,
     test: float = 0.2,
@@ -102,7 +102,7 @@ def load_split(
         else:
             parts = _read(name, data_dir, min_rating, download, progress)
             assert parts.test is not None
-            train, given = parts.log.interactions(), parts.test.interactions()
+            train, given = as_interactions(parts.log), as_interactions(parts.test)
         split = given_split(train, given, validation=validation, validation_how=validation_how, seed=seed)
         if part == "randomised" and min_rating is None:
             note = "The test part is all that was shown, liked or not; --min-rating 4 (min_rating=4) keeps the liked."
@@ -115,11 +115,7 @@ def load_split(
 
 
 def item_titles(
-    name: str,
-    data_dir: str | os.PathLike[str] | None = None,
-    *,
-    download: bool = True,
-    progress: Progress | None = None,
+    name: str, data_dir: Place = None, *, download: bool = True, progress: Progress | None = None
 ) -> pa.Table:
     """The titles of a dataset's items: item, title, genres (a list). Only the MovieLens sets have them."""
     info = _info(name)
@@ -141,7 +137,7 @@ def fetch_dataset(name: str, *, progress: Progress | None = None) -> Path:
     return present or _download(info, progress)
 
 
-def list_datasets(data_dir: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
+def list_datasets(data_dir: Place = None) -> list[DatasetInfo]:
     """Every dataset known by name, with the place where it was found, if any."""
     return [replace(info, found=_locate(info, data_dir)) for info in DATASETS.values()]
 
@@ -157,34 +153,40 @@ def _refuse_ratings(min_rating: float | None) -> None:
         raise InputError("min_rating cannot be used with demo: it has no ratings.")
 
 
-def _read(
-    name: str,
-    data_dir: str | os.PathLike[str] | None,
-    min_rating: float | None,
-    download: bool,
-    progress: Progress | None,
-) -> Parts:
+def _read(name: str, data_dir: Place, min_rating: float | None, download: bool, progress: Progress | None) -> Parts:
     info = _info(name)
     assert info.read is not None
     with _folder(info, data_dir, download, progress) as folder:
         parts = info.read(folder)
-    log = parts.log.at_least(min_rating)
-    return Parts(log, None if parts.test is None else parts.test.at_least(min_rating))
+    if min_rating is None:
+        return parts
+    if "rating" not in parts.log.column_names:
+        raise InputError("min_rating cannot be used here: this dataset has no ratings.")
+    given = [part for part in (parts.log, parts.test) if part is not None]
+    return Parts(*(part.filter(pc.greater_equal(part["rating"], min_rating)) for part in given))
 
 
-def _pool(name: str, parts: Parts) -> Ratings:
-    if parts.test is None:
-        return parts.log
-    log = parts.log
+def _pool(name: str, parts: Parts) -> pa.Table:
+    """The rows of both parts; a column is kept where both have it."""
+    log, test = parts.log, parts.test
+    if test is None:
+        return log
     if name == "yahoo-r3":
-        log = log.take(np.isin(log.users, parts.test.users))
-    return log.followed_by(parts.test)
+        log = log.filter(pc.is_in(log["user"], value_set=test["user"].unique()))
+    shared = [column for column in log.column_names if column in test.column_names]
+    return pa.concat_tables([log.select(shared), test.select(shared)])
+
+
+def as_interactions(table: pa.Table) -> Interactions:
+    """The rows as pairs over just the users and items that occur in them."""
+    user_ids, users = np.unique(table["user"], return_inverse=True)
+    item_ids, items = np.unique(table["item"], return_inverse=True)
+    more = {f"{name}s": table[name].to_numpy() for name in ("rating", "timestamp") if name in table.column_names}
+    return Interactions.from_pairs(users, items, user_ids=pa.array(user_ids), item_ids=pa.array(item_ids), **more)
 
 
 @contextmanager
-def _folder(
-    info: DatasetInfo, data_dir: str | os.PathLike[str] | None, download: bool, progress: Progress | None
-) -> Iterator[Path]:
+def _folder(info: DatasetInfo, data_dir: Place, download: bool, progress: Progress | None) -> Iterator[Path]:
     """The folder with the dataset's files, for as long as the context lasts."""
     place = _locate(info, data_dir)
     if place is None:
@@ -205,7 +207,7 @@ def _folder(
         yield folder
 
 
-def _locate(info: DatasetInfo, data_dir: str | os.PathLike[str] | None) -> Path | None:
+def _locate(info: DatasetInfo, data_dir: Place) -> Path | None:
     """The folder or zip file of a dataset in `data_dir` or in the cache folder."""
     if not info.files:
         return None

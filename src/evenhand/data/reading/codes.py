@@ -19,18 +19,44 @@ _PENDING = 2**19
 """Ids of batches that may wait to be merged; as many as are known already where these are more."""
 
 
+class Growing:
+    """Numbers of one dtype to which more are appended; the array is extended in place."""
+
+    def __init__(self, dtype: type) -> None:
+        self._room: np.ndarray = np.empty(0, dtype=dtype)
+        self._end = 0
+
+    def __len__(self) -> int:
+        return self._end
+
+    def append(self, values: np.ndarray) -> None:
+        begin, self._end = self._end, self._end + len(values)
+        if self._end > len(self._room):
+            # The system extends large arrays without a copy.
+            self._room.resize(self._end + STEP, refcheck=False)
+        self._room[begin : self._end] = values
+
+    def part(self, begin: int, end: int) -> np.ndarray:
+        """Some of them, to be changed in place; of no use once more are appended."""
+        return self._room[begin:end]
+
+    def finish(self) -> np.ndarray:
+        """All of them; the array is the caller's."""
+        self._room.resize(self._end, refcheck=False)
+        return self._room
+
+
 class Codes:
     """Codes of the rows so far over the ids so far, which stand in the order of their first appearance."""
 
     def __init__(self) -> None:
-        self._codes = np.empty(0, dtype=np.int32)
-        self._rows = 0
+        self._codes = Growing(np.int32)
         self._values: pa.Array | None = None
         self._pending: list[tuple[int, pa.Array]] = []
         """Batches whose codes are still their own: where each begins, and its dictionary."""
 
     def __len__(self) -> int:
-        return self._rows
+        return len(self._codes)
 
     def add(self, column: pa.Array) -> None:
         """Take in the next rows, of one and the same type throughout."""
@@ -43,12 +69,8 @@ class Codes:
             column = pa.DictionaryArray.from_arrays(pa.nulls(len(column), pa.int32()), column[:0])
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
-        begin, self._rows = self._rows, self._rows + len(column)
-        if self._rows > len(self._codes):
-            # The system extends large arrays without a copy.
-            self._codes.resize(self._rows + STEP, refcheck=False)
-        self._codes[begin : self._rows] = column.indices.cast(pa.int32()).fill_null(-1)
-        self._pending.append((begin, column.dictionary))
+        self._pending.append((len(self), column.dictionary))
+        self._codes.append(np.asarray(column.indices.cast(pa.int32()).fill_null(-1)))
         known = 0 if self._values is None else len(self._values)
         if sum(len(values) for _, values in self._pending) > max(_PENDING, known):
             self._merge()
@@ -56,8 +78,7 @@ class Codes:
     def finish(self) -> tuple[pa.Array, np.ndarray]:
         """The ids and an int32 code for each row, -1 where there is none; the array is the caller's."""
         self._merge()
-        self._codes.resize(self._rows, refcheck=False)
-        return pa.array([]) if self._values is None else self._values, self._codes
+        return pa.array([]) if self._values is None else self._values, self._codes.finish()
 
     def _merge(self) -> None:
         known = [] if self._values is None else [self._values]
@@ -67,9 +88,9 @@ class Codes:
             merged = pa.concat_arrays(parts).dictionary_encode("encode")
             self._values = merged.dictionary
             new, place = np.asarray(merged.indices), sum(map(len, known))
-            ends = [*(begin for begin, _ in self._pending[1:]), self._rows]
+            ends = [*(begin for begin, _ in self._pending[1:]), len(self)]
             for (begin, values), end in zip(self._pending, ends, strict=True):
-                recode(self._codes[begin:end], new[place : place + len(values)])
+                recode(self._codes.part(begin, end), new[place : place + len(values)])
                 place += len(values)
             pa.default_memory_pool().release_unused()
         elif parts:
@@ -174,8 +195,8 @@ def collect(
     return Pairs(
         indptr,
         items,
-        None if ratings is None or order is None else _taken(ratings, order, np.float32),
-        None if timestamps is None or order is None else _taken(timestamps, order, np.float64),
+        _taken(ratings, order, np.float32),
+        _taken(timestamps, order, np.float64),
         repeats,
     )
 
@@ -225,7 +246,9 @@ def _only(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return values
 
 
-def _taken(values: np.ndarray, order: np.ndarray, dtype: type) -> np.ndarray:
+def _taken(values: np.ndarray | None, order: np.ndarray | None, dtype: type) -> np.ndarray | None:
+    if values is None or order is None:
+        return None
     out: np.ndarray = np.empty(len(order), dtype=dtype)
     for part in steps(len(order)):
         out[part] = values[order[part]]

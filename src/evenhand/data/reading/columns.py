@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from evenhand.data.reading.codes import Codes
 from evenhand.utils.errors import InputError
-from evenhand.utils.text import visible
+from evenhand.utils.text import first_line_of, visible
 
 _SHOWN, _COMPARED = 20, 1000
 """Names of columns that a message lists, and those among which a near one is looked for."""
@@ -75,15 +75,12 @@ def gather(
     batches: Iterable[pa.RecordBatch], chosen: dict[str, int], columns: Sequence[Column]
 ) -> tuple[dict[str, Codes], pa.Table]:
     """Take the chosen columns out of one batch after the other: ids as codes, the rest as it is."""
-    ids = {column.role for column in columns if column.kind == "id"} & set(chosen)
-    codes = {role: Codes() for role in chosen if role in ids}
-    others: dict[str, list[pa.Array]] = {role: [] for role in chosen if role not in ids}
+    codes = {column.role: Codes() for column in columns if column.kind == "id" and column.role in chosen}
+    others: dict[str, list[pa.Array]] = {role: [] for role in chosen if role not in codes}
     for batch in batches:
         for role, place in chosen.items():
-            if role in ids:
-                codes[role].add(batch.column(place))
-            else:
-                others[role].append(batch.column(place))
+            take_in = codes[role].add if role in codes else others[role].append
+            take_in(batch.column(place))
     # Without a batch there are no rows, which is reported before anyone asks for a type.
     table = pa.table({role: pa.chunked_array(parts or [pa.array([])]) for role, parts in others.items()})
     return codes, table
@@ -159,6 +156,17 @@ def is_string(kind: pa.DataType) -> bool:
     return str(kind) in ("string", "large_string", "string_view")
 
 
+def id_type(kind: pa.DataType) -> pa.DataType:
+    """The type of ids, whatever width their writer gave them; null where every id is missing."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if is_string(kind):
+        return pa.large_string()
+    if pa.types.is_integer(kind) and not pa.types.is_uint64(kind):
+        return pa.int64()
+    return pa.float64() if pa.types.is_floating(kind) else kind
+
+
 def to_text(loaded: Loaded, role: str) -> pa.ChunkedArray:
     """The column as strings, null where missing or empty."""
     column = loaded.table[role]
@@ -181,11 +189,5 @@ def faults_reported(label: str) -> Iterator[None]:
     """Whatever a library finds wrong inside a source, the user hears of it in one sentence."""
     try:
         yield
-    except InputError:
-        raise
     except (pa.ArrowException, OSError, EOFError, UnicodeError, zlib.error) as error:
         raise InputError(f"{label} cannot be read: {first_line_of(error)}.") from error
-
-
-def first_line_of(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

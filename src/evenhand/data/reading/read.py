@@ -10,78 +10,65 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.cleaning import net_purchases, no_such_rating, skipped, wanted_rows
+from evenhand.data.reading.cleaning import (
+    ReadOptions,
+    compacted,
+    encode_ids,
+    net_purchases,
+    no_such_rating,
+    skipped,
+    to_numbers,
+    wanted_rows,
+)
 from evenhand.data.reading.codes import Codes
 from evenhand.data.reading.columns import (
     Column,
     Loaded,
     NoRowsError,
     faults_reported,
-    is_string,
+    id_type,
     source_label,
     to_text,
     typed,
     without_folder,
 )
-from evenhand.data.reading.files import JSON_ENDINGS, PARQUET_ENDINGS, TEXT_ENDINGS, File, find_files
-from evenhand.data.reading.json_lines import read_json_lines
-from evenhand.data.reading.parquet_files import load_parquet, opened_parquet
+from evenhand.data.reading.sources import JSON_ENDINGS, PARQUET_ENDINGS, TEXT_ENDINGS, File, find_files
 from evenhand.data.reading.text_files import load_text, text_column_names
-from evenhand.data.reading.values import compacted, encode_ids, to_numbers
+from evenhand.data.reading.typed_files import load_parquet, opened_parquet, read_json_lines
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count
 
 __all__ = ["Column", "read_columns", "read_interactions", "source_label"]
 
 
-def read_interactions(
-    source: Any,
-    *,
-    user: str = "user",
-    item: str = "item",
-    rating: str | None = None,
-    timestamp: str | None = None,
-    weight: str | None = None,
-    min_rating: float | None = None,
-    since: str | float | None = None,
-    until: str | float | None = None,
-    header: bool | None = None,
-    strict: bool = False,
-    allow_small: bool = False,
-) -> Interactions:
-    """What `Interactions.read` does; `allow_small` also takes a table with one item, as a test file may be.
+def read_interactions(source: Any, **options: Any) -> Interactions:
+    """What `Interactions.read` does, with the same options and `allow_small` (see `ReadOptions`).
 
     Rows that are left out count as if they were not in the source: users and items that have only such rows leave
     the vocabulary too.
     """
-    columns = [
-        Column("user", "id", user),
-        Column("item", "id", item),
-        Column("rating", "number", rating),
-        Column("timestamp", "time", timestamp),
-        *([Column("weight", "number", weight)] if weight is not None else []),
-    ]
+    asked = ReadOptions(**options)
     with faults_reported(source_label(source)):
-        loaded = _load(source, columns, header)
-        users, user_ids = encode_ids(loaded, "user", strict=strict)
-        items, item_ids = encode_ids(loaded, "item", strict=strict)
+        loaded = _load(source, asked.columns, asked.header)
+        users, user_ids = encode_ids(loaded, "user", strict=asked.strict)
+        items, item_ids = encode_ids(loaded, "item", strict=asked.strict)
         numbers: dict[str, np.ndarray | None] = {}
-        for column in columns[2:]:
+        for column in asked.columns[2:]:
             numbers[column.role] = _numbers(loaded, column.role, column.kind)
             loaded = loaded.without(column.role)
     label, notes = loaded.label, loaded.notes
     keep = (users >= 0) & (items >= 0)
-    cleaned = skipped(wanted_rows(loaded, keep, numbers, min_rating, since, until))
-    if min_rating is not None and not (numbers["rating"] is not None and (numbers["rating"] >= min_rating).any()):
-        raise no_such_rating(label, min_rating)
-    if weight is not None:
+    cleaned = skipped(wanted_rows(loaded, keep, numbers, asked))
+    ratings, least = numbers["rating"], asked.min_rating
+    if least is not None and not (ratings is not None and (ratings >= least).any()):
+        raise no_such_rating(label, least)
+    if asked.weight is not None:
         amounts = numbers.pop("weight")
         more, said = net_purchases(users, items, len(item_ids), amounts, keep, label)
         keep, cleaned = keep & more, cleaned + said
@@ -91,8 +78,7 @@ def read_interactions(
         users, user_ids = compacted(users[keep], user_ids)
         items, item_ids = compacted(items[keep], item_ids)
         numbers = {role: None if values is None else _unless_empty(values[keep]) for role, values in numbers.items()}
-    if len(item_ids) < 2 and not allow_small:
-        raise InputError(f"{label} holds one item only; evenhand needs at least two items.")
+    asked.check_items(len(item_ids), label)
     ratings = numbers["rating"]
     if ratings is not None:
         with np.errstate(over="ignore"):  # beyond its range a rating is infinite
@@ -139,17 +125,8 @@ def read_ids(source: Any, role: str, column: str) -> pa.Array:
 
 def read_table(source: Any, item: str) -> pa.Table:
     """Every column under its own name, with types as they are found; the ids of the items as everywhere else."""
-    names = column_names(source)
-    columns = [Column(name, "any", name) for name in names if name != item]
-    ids = Column(item, "id", item, option="--item")
-    with faults_reported(source_label(source)):
-        loaded = _load(source, [ids, *columns], None)
-        return pa.table(
-            {
-                item: _clean(loaded, item, "id", strict=False),
-                **{name: loaded.table[name] for name in loaded.table.column_names},
-            }
-        )
+    columns = [Column(name, "any", name) for name in column_names(source) if name != item]
+    return read_columns(source, [Column(item, "id", item, option="--item"), *columns], strict=False)
 
 
 def column_names(source: Any) -> list[str]:
@@ -158,9 +135,9 @@ def column_names(source: Any) -> list[str]:
         return list(pa.table(source).column_names)
     if str(source) == "-":
         return []
-    file = find_files(source if isinstance(source, str) else Path(source))[0]
+    file = find_files(source)[0]
     with faults_reported(file.label):
-        if file.ending in PARQUET_ENDINGS or _starts_like_parquet(file):
+        if _is_parquet(file):
             with opened_parquet(file) as parquet:
                 return list(parquet.schema_arrow.names)
         return read_json_lines(file).column_names if file.ending in JSON_ENDINGS else text_column_names(file)
@@ -189,7 +166,7 @@ def _unless_empty(numbers: np.ndarray) -> np.ndarray | None:
 
 def _load(source: Any, columns: Sequence[Column], header: bool | None) -> Loaded:
     if isinstance(source, str | os.PathLike):
-        files = find_files(source if isinstance(source, str) else Path(source))
+        files = find_files(source)
         one = len(files) == 1
         loaded = _load_file(files[0], columns, header) if one else _load_parts(source, files, columns, header)
     elif hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
@@ -202,7 +179,7 @@ def _load(source: Any, columns: Sequence[Column], header: bool | None) -> Loaded
 
 
 def _load_file(file: File, columns: Sequence[Column], header: bool | None) -> Loaded:
-    if file.ending in PARQUET_ENDINGS or _starts_like_parquet(file):
+    if _is_parquet(file):
         return load_parquet(file, columns)
     if file.ending in JSON_ENDINGS:
         table = read_json_lines(file)
@@ -265,10 +242,8 @@ def _load_parts(source: Any, files: Sequence[File], columns: Sequence[Column], h
 def _joinable(own: Codes, known: pa.DataType | None) -> pa.DictionaryArray:
     """The ids of one file, in a type that does not depend on how wide its writer made it."""
     values, codes = own.finish()
-    if is_string(values.type) or pa.types.is_null(values.type):
-        values = values.cast(known if pa.types.is_null(values.type) and known is not None else pa.large_string())
-    elif pa.types.is_integer(values.type) and not pa.types.is_uint64(values.type):
-        values = values.cast(pa.int64())
+    kind = id_type(values.type)
+    values = values.cast(known or pa.large_string() if pa.types.is_null(kind) else kind)
     return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), values)
 
 
@@ -281,6 +256,9 @@ def _load_frame(source: Any, columns: Sequence[Column]) -> Loaded:
     return typed(table.to_batches(), table.column_names, columns, label)
 
 
-def _starts_like_parquet(file: File) -> bool:
+def _is_parquet(file: File) -> bool:
+    """By its name, or by how it begins where the name is not known."""
+    if file.ending in (*PARQUET_ENDINGS, *TEXT_ENDINGS):
+        return file.ending in PARQUET_ENDINGS
     with file.open() as content:
-        return file.ending not in TEXT_ENDINGS and content.read(4) == b"PAR1"
+        return content.read(4) == b"PAR1"

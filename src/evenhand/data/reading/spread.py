@@ -1,67 +1,58 @@
 """Reads a folder or object store of parquet files by many processes, of which none holds the whole log.
 
-Every rank reads some row groups, in pieces: ids become numbers by `vocabulary`, then each pair goes to the rank of its
+Every rank reads some row groups, in pieces: ids become numbers by `shared_ids`, then each pair goes to the rank of its
 user, where repeats are merged. The log is the one that `read_interactions` makes of the same files.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.cleaning import no_such_rating, skipped, wanted_rows
-from evenhand.data.reading.codes import Pairs, collect, from_the_end, pair_keys, steps
-from evenhand.data.reading.columns import Column, Loaded
-from evenhand.data.reading.shares import Shares
-from evenhand.data.reading.values import clean_ids, compacted, to_numbers
-from evenhand.data.reading.vocabulary import Growing, SharedIds
-from evenhand.data.reading.wire import exchange_arrays, total
+from evenhand.data.reading.cleaning import (
+    ReadOptions,
+    clean_ids,
+    compacted,
+    no_such_rating,
+    skipped,
+    to_numbers,
+    wanted_rows,
+)
+from evenhand.data.reading.codes import Growing, Pairs, collect, from_the_end, pair_keys, steps
+from evenhand.data.reading.columns import Column, Loaded, NoRowsError, faults_reported, source_label, without_folder
+from evenhand.data.reading.shared_ids import SharedIds
+from evenhand.data.reading.sources import PARQUET_ENDINGS, File, find_files
+from evenhand.data.reading.typed_files import Footer, pieces
 from evenhand.data.spread_log import SpreadLog
 from evenhand.utils.errors import InputError
+from evenhand.utils.spread_arrays import exchange_arrays, total_count
 from evenhand.utils.text import count
 from evenhand.utils.world import Blocks, World
 
+Cleaned = TypeVar("Cleaned")
 _NUMBERS = {"rating": np.float32, "timestamp": np.float64}
 
 
-def read_spread(
-    source: Any,
-    world: World,
-    *,
-    user: str = "user",
-    item: str = "item",
-    rating: str | None = None,
-    timestamp: str | None = None,
-    weight: str | None = None,
-    min_rating: float | None = None,
-    since: str | float | None = None,
-    until: str | float | None = None,
-    header: bool | None = None,
-    strict: bool = False,
-    allow_small: bool = False,
-) -> SpreadLog:
+def read_spread(source: Any, world: World, **options: Any) -> SpreadLog:
     """What `read_interactions` reads, spread over the ranks of a world, all of which call this together."""
-    if weight is not None:
+    asked = ReadOptions(**options)
+    if asked.weight is not None:
         raise InputError("amounts of a pair (weight) are summed in one process; read the log in one, or without it.")
-    columns = [
-        Column("user", "id", user),
-        Column("item", "id", item),
-        Column("rating", "number", rating),
-        Column("timestamp", "time", timestamp),
-    ]
+    columns = asked.columns
     plan = Shares.of(source, world, columns)
-    unit = None if since is None and until is None else plan.largest_time(columns[3])
-    rule = _Rule(plan.id_types, strict, min_rating, since, until, unit)
+    unit = None if asked.since is None and asked.until is None else plan.largest_time(columns[3])
     users, items = (SharedIds(world, plan.id_types[role]) for role in ("user", "item"))
     numbers = {role: Growing(kind) for role, kind in _NUMBERS.items() if role in plan.names}
     left_out: Counter[str] = Counter()
-    for clean in plan.in_step(columns, lambda piece: _cleaned(piece, columns[2:], rule)):
+    for clean in plan.in_step(columns, lambda piece: _cleaned(piece, asked, plan.id_types, unit)):
         if clean is not None:
             left_out.update(clean.left_out)
             for role, values in numbers.items():
@@ -71,38 +62,25 @@ def read_spread(
         items.add(*(nothing if clean is None else clean.items))
     added_up = _added_up(world, left_out)
     cleaned = skipped({why: n for why, n in added_up.items() if not why.startswith("_")})
-    if min_rating is not None and not added_up["_rated"]:
-        raise no_such_rating(plan.label, min_rating)
+    if asked.min_rating is not None and not added_up["_rated"]:
+        raise no_such_rating(plan.label, asked.min_rating)
     if not added_up["_kept"]:
         raise InputError(f"no row of {plan.label} is left: {'; '.join(cleaned)}.")
-    ratings, times = (
-        numbers[role].finish() if added_up[f"_{role}{'s_kept' if cleaned else 's'}"] else None for role in _NUMBERS
-    )
+    suffix = "s_kept" if cleaned else "s"
+    kept = {f"{role}s": numbers[role].finish() for role in _NUMBERS if added_up[f"_{role}{suffix}"]}
     user_rows, user_ids = users.finish()
     item_rows, item_ids = items.finish()
-    if item_ids.total < 2 and not allow_small:
-        raise InputError(f"{plan.label} holds one item only; evenhand needs at least two items.")
+    asked.check_items(item_ids.total, plan.label)
     if max(user_ids.total, item_ids.total) >= 2**31:
         raise InputError(
             f"{plan.label} holds more than 2 billion users or items, which is more than evenhand can index."
         )
     blocks = Blocks.of_users(user_ids.total, world.size)
-    pairs = _brought_home(world, blocks, item_ids.total, user_rows, item_rows, ratings, times)
-    repeats = int(total(world, np.array([pairs.repeats]))[0])
-    if repeats:
-        cleaned.append(f"{count(repeats, 'repeat')} merged")
-    notes = (*plan.notes, f"{'; '.join(cleaned)}.") if cleaned else plan.notes
+    pairs = _brought_home(world, blocks, item_ids.total, user_rows, item_rows, kept)
+    pairs = pairs._replace(repeats=total_count(world, pairs.repeats))
     pa.default_memory_pool().release_unused()
-    mine = Interactions(
-        user_ids.placed(blocks),
-        item_ids.everywhere(),
-        pairs.indptr,
-        pairs.items,
-        pairs.ratings,
-        pairs.timestamps,
-        notes,
-    )
-    return SpreadLog(world, blocks, mine)
+    ids = user_ids.placed(blocks), item_ids.everywhere()
+    return SpreadLog(world, blocks, Interactions.of_rows(pairs, *ids, plan.notes, cleaned))
 
 
 class _Clean(NamedTuple):
@@ -115,32 +93,19 @@ class _Clean(NamedTuple):
     """By reason, how many rows do not count; what begins with an underscore counts other things."""
 
 
-@dataclass(frozen=True)
-class _Rule:
-    """Which rows count."""
-
-    id_types: Mapping[str, pa.DataType]
-    """role → int64 or string, as in the whole log."""
-    strict: bool
-    min_rating: float | None
-    since: str | float | None
-    until: str | float | None
-    unit: np.ndarray | None
-    """A time of the log, which says in what unit they are."""
-
-
-def _cleaned(piece: Loaded, columns: Sequence[Column], rule: _Rule) -> _Clean:
-    coded = {role: clean_ids(piece, role, strict=rule.strict) for role in ("user", "item")}
+def _cleaned(piece: Loaded, asked: ReadOptions, id_types: Mapping[str, pa.DataType], unit: np.ndarray | None) -> _Clean:
+    """`id_types` are int64 or string, as in the whole log; `unit` is a time of it, which says in what unit they are."""
+    coded = {role: clean_ids(piece, role, strict=asked.strict) for role in ("user", "item")}
     keep = np.ones(len(piece), dtype=bool)
     for codes, ids in coded.values():
         keep &= np.append(np.asarray(ids.is_valid()), False)[codes]
-    there = {c.role: to_numbers(piece, c.role, c.kind) for c in columns if c.role in piece.table.column_names}
+    there = {c.role: to_numbers(piece, c.role, c.kind) for c in asked.columns[2:] if c.role in piece.table.column_names}
     values: dict[str, np.ndarray | None] = {role: column.to_numpy() for role, column in there.items()}
     every = dict.fromkeys(_NUMBERS) | values
-    left_out = wanted_rows(piece, keep, every, rule.min_rating, rule.since, rule.until, rule.unit)
+    left_out = wanted_rows(piece, keep, every, asked, unit)
     left_out["_kept"] = int(keep.sum())
-    if rule.min_rating is not None and (ratings := values.get("rating")) is not None:
-        left_out["_rated"] = int((ratings >= rule.min_rating).sum())
+    if asked.min_rating is not None and (ratings := values.get("rating")) is not None:
+        left_out["_rated"] = int((ratings >= asked.min_rating).sum())
     numbers = {}
     for role, kind in _NUMBERS.items():
         found = np.full(len(piece), np.nan) if values.get(role) is None else values[role]
@@ -150,7 +115,7 @@ def _cleaned(piece: Loaded, columns: Sequence[Column], rule: _Rule) -> _Clean:
         left_out[f"_{role}s_kept"] = int((~np.isnan(numbers[role])).sum())
     users, items = (compacted(codes[keep], ids) for codes, ids in coded.values())
     for role, (_, ids) in (("user", users), ("item", items)):
-        if len(ids) and ids.type != rule.id_types[role]:  # unsigned, and one process would make texts of all of them
+        if len(ids) and ids.type != id_types[role]:  # unsigned, and one process would make texts of all of them
             raise InputError(f"{piece.called(role)} has numbers from 2**63 on; write such ids as texts.")
     return _Clean(users, items, numbers, left_out)
 
@@ -164,24 +129,19 @@ def _added_up(world: World, left_out: Counter[str]) -> Counter[str]:
 
 
 def _brought_home(
-    world: World,
-    blocks: Blocks,
-    n_items: int,
-    users: np.ndarray,
-    items: np.ndarray,
-    ratings: np.ndarray | None,
-    times: np.ndarray | None,
+    world: World, blocks: Blocks, n_items: int, users: np.ndarray, items: np.ndarray, more: Mapping[str, np.ndarray]
 ) -> Pairs:
     """Every pair on the rank of its user, repeats merged; the arrays, which are of this rank's rows, are used up.
 
+    `more` are the ratings and timestamps, where there are any.
     Rows must stay in the order of the log, since of repeats the last one counts: what comes from each rank has its own
     place, which is filled from its end.
     """
     sent = np.zeros(world.size, dtype=np.int64)
     for part in steps(len(users)):
         sent += np.bincount(blocks.owner(users[part]), minlength=world.size)
-    came = np.concatenate(exchange_arrays(world, [sent[rank : rank + 1] for rank in range(world.size)]))
-    columns = [users, items, *(numbers for numbers in (ratings, times) if numbers is not None)]
+    came = np.array(world.counts(sent.tolist()).receive)
+    columns = [users, items, *more.values()]
     key = np.empty(came.sum(), dtype=np.int64)
     homes = [np.empty(len(key), dtype=column.dtype) for column in columns[2:]]
     ends = np.cumsum(came)
@@ -199,11 +159,105 @@ def _brought_home(
                 home[place] = values
             ends[rank] -= len(whose)
     next(rows, None)  # the last rows are let go of as well
-    found = iter(homes)
-    return collect(
-        key,
-        blocks.count(world.rank),
-        n_items,
-        next(found) if ratings is not None else None,
-        next(found) if times is not None else None,
-    )
+    return collect(key, blocks.count(world.rank), n_items, **dict(zip(more, homes, strict=True)))
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """The files of a log, and which rows of them are this rank's: consecutive row groups."""
+
+    world: World
+    label: str
+    files: Sequence[File]
+    footers: Sequence[Footer]
+    names: dict[str, str]
+    """role → what the files call it, of all columns that any file has."""
+    notes: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(source: Any, world: World, columns: Sequence[Column]) -> Shares:
+        with world.together():
+            files = find_files(source)
+            label = files[0].label if len(files) == 1 else source_label(source)
+            other = next((file for file in files if file.ending not in PARQUET_ENDINGS), None)
+            if other is not None:
+                raise InputError(f"{other.label} is no parquet file, and several processes read such files only.")
+            with faults_reported(label):
+                looked = [Footer.of(file, columns) for file in files[world.rank :: world.size]]
+        answers = world.gathered(looked)
+        footers = [Footer(*answers[n % world.size][n // world.size]) for n in range(len(files))]
+        filled = [(file, footer) for file, footer in zip(files, footers, strict=True) if sum(footer.groups)]
+        if not filled:
+            raise NoRowsError(f"{label} holds no rows.")
+        _check_alike(filled)
+        known = {role: name for _, footer in filled for role, name in footer.names.items()}
+        names = {column.role: known[column.role] for column in columns if column.role in known}
+        notes = (
+            (f"{without_folder(label)} holds {count(len(filled), 'file')}, read as one log.",) if len(files) > 1 else ()
+        )
+        return Shares(world, label, [file for file, _ in filled], [footer for _, footer in filled], names, notes)
+
+    @property
+    def id_types(self) -> dict[str, pa.DataType]:
+        """role → int64 or string."""
+        found = {role: {footer.id_types[role] for footer in self.footers} for role in ("user", "item")}
+        return {
+            role: pa.int64() if kinds & {"int64", "uint64", "double"} else pa.string() for role, kinds in found.items()
+        }
+
+    def mine(self) -> Iterator[tuple[File, list[int], int]]:
+        """The row groups of this rank, file by file, and the rows of the file before them; ranks follow one another."""
+        rank, size = self.world.rank, self.world.size
+        rows = sum(sum(footer.groups) for footer in self.footers)
+        before = 0
+        for file, footer in zip(self.files, self.footers, strict=True):
+            starts = list(accumulate(footer.groups, initial=0))
+            groups = [g for g, start in enumerate(starts[:-1]) if (before + start) * size // rows == rank]
+            if groups:
+                yield file, groups, starts[groups[0]]
+            before += starts[-1]
+
+    def pieces(self, columns: Sequence[Column]) -> Iterator[Loaded]:
+        for file, groups, first_row in self.mine():
+            for piece in pieces(file, columns, groups, first_row):
+                yield replace(piece, label=self.label, names=self.names | piece.names)
+
+    def in_step(self, columns: Sequence[Column], clean: Callable[[Loaded], Cleaned]) -> Iterator[Cleaned | None]:
+        """The pieces of this rank, cleaned; None while other ranks have more."""
+        mine = self.pieces(columns)
+        while True:
+            with self.together():
+                piece = next(mine, None)
+                found = None if piece is None else clean(piece)
+            if not total_count(self.world, found is not None):
+                return
+            yield found
+
+    def largest_time(self, time: Column) -> np.ndarray:
+        """float64 [1]: the largest time of the whole log, which says its unit; a first look at that column alone."""
+        largest = 0.0
+        with self.together():
+            for file, groups, first_row in self.mine():
+                for piece in pieces(file, [time], groups, first_row):
+                    if time.role in piece.names:
+                        values = to_numbers(replace(piece, label=self.label), time.role, "time").to_numpy()
+                        largest = max(largest, float(np.nanmax(np.abs(values), initial=0.0)))
+        return np.array([max(self.world.gathered(largest))])
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        with self.world.together(), faults_reported(self.label):
+            yield
+
+
+def _check_alike(filled: Sequence[tuple[File, Footer]]) -> None:
+    """Refuse ids of several types, by the first file that differs."""
+    types: dict[str, str] = {}
+    for file, footer in filled:
+        for role, found in footer.id_types.items():
+            kind = types.get(role, "large_string") if found == "null" else found
+            if types.setdefault(role, kind) != kind:
+                raise InputError(
+                    f"column '{footer.names[role]}' of {file.label} has ids of type {kind}, those before it "
+                    f"{types[role]}; write all files alike."
+                )

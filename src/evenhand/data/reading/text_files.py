@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
 from evenhand.data.reading.codes import Codes
-from evenhand.data.reading.columns import Column, Loaded, NoRowsError, first_line_of, gather, pick, without_folder
-from evenhand.data.reading.files import TEXT_ENDINGS, File
+from evenhand.data.reading.columns import Column, Loaded, NoRowsError, gather, pick, without_folder
+from evenhand.data.reading.sources import TEXT_ENDINGS, File
 from evenhand.utils.errors import InputError
-from evenhand.utils.text import count
+from evenhand.utils.text import count, first_line_of
 
 HEADERLESS_ENDINGS = (".dat", ".data")
 SEPARATORS = ("\t", "::", ",", ";", "|")

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from evenhand.objectives.softmax import SoftmaxLoss
+from evenhand.samplers.counting import compile_problem
 from evenhand.training.engines.base import Plan, recording
 from evenhand.training.engines.torch_engine import TorchEngine
 
@@ -36,6 +38,11 @@ class GraphEngine(TorchEngine):
 
     def run(self, plan: Plan, first: int, last: int) -> Tensor:
         # Gradients remember the stream they were made on: steps made as usual and recorded ones share one.
+        loss = self.trainer.loss
+        if isinstance(loss, SoftmaxLoss) and compile_problem("cuda") is None:
+            from evenhand.training.engines.triton_softmax import softmax_rows
+
+            loss.compiled = softmax_rows
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             done = self._run(plan, first, last)

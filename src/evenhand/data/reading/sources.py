@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import re
 import shutil
 import stat
@@ -17,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
 from evenhand.utils.errors import InputError
+from evenhand.utils.text import first_line_of
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -72,18 +74,19 @@ def is_uri(source: object) -> bool:
     return isinstance(source, str) and _URI.match(source) is not None
 
 
-def find_files(source: str | Path) -> list[File]:
+def find_files(source: str | os.PathLike[str]) -> list[File]:
     """The file that a source names; of a folder all files of known endings below it, in the order of their names.
 
     Names that begin with a dot or an underscore are passed over, as markers of other systems have such names.
     """
-    if str(source) == "-":
+    name = os.fspath(source)
+    if name == "-":
         return [_standard_input()]
-    label = f"'{source}'"
+    label = f"'{name}'"
     if is_uri(source):
-        found = _in_store(str(source), label)
+        found = _in_store(name, label)
     else:
-        path = Path(source)
+        path = Path(name)
         if not path.exists():
             raise InputError(f"there is no file {label}.")
         if not path.is_dir():
@@ -129,8 +132,7 @@ def _in_store(uri: str, label: str) -> list[File]:
             return [File(path, label, system)]
         below = system.get_file_info(fs.FileSelector(path, recursive=True))
     except (pa.ArrowException, OSError) as problem:
-        reason = (str(problem).strip() or type(problem).__name__).splitlines()[0].rstrip(".")
-        raise InputError(f"{label} cannot be reached: {reason}.") from problem
+        raise InputError(f"{label} cannot be reached: {first_line_of(problem)}.") from problem
     names = sorted(one.path for one in below if one.type == fs.FileType.File)
     return [File(name, f"'{name}'", system) for name in names if _is_part(PurePosixPath(name), PurePosixPath(path))]
 

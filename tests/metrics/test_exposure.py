@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evenhand.data.interactions import Interactions
-from evenhand.metrics.propensity import STEEPEST, power_law_exponent, propensities
+from evenhand.metrics.exposure import STEEPEST, power_law_exponent, propensities
 from evenhand.metrics.slots import AnswerSheet, Slots
 from evenhand.metrics.statistics import estimate_metric
 from evenhand.metrics.users import UserMetrics, score_lists
