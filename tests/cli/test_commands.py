@@ -348,7 +348,7 @@ def test_help_tells_the_defaults_that_the_library_has() -> None:
     values = {}
     for group in (Training, Sampling):
         for name, hint in get_type_hints(group, include_extras=True).items():
-            found = re.search(r"\(default ([0-9.]+)\)", get_args(hint)[1].help)
+            found = re.search(r"\(default ([0-9.]+)\)", get_args(hint)[1])
             if found:
                 values[name] = float(found[1])
     assert values == {name: held[name] for name in values}

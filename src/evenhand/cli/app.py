@@ -22,7 +22,7 @@ from evenhand.cli import (
     tune_command,
     update_command,
 )
-from evenhand.cli.options import check_over_ranks, quietable
+from evenhand.cli.options import as_command, check_over_ranks
 
 app = typer.Typer(
     name="evenhand",
@@ -52,7 +52,7 @@ app.add_typer(reproduce_command.app, name="reproduce")
 for commands in (app, data_command.app, reproduce_command.app):
     for one in commands.registered_commands:
         assert one.callback is not None
-        one.callback = quietable(one.callback)
+        one.callback = as_command(one.callback)
 
 
 @app.callback(invoke_without_command=True)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.options import flattened
 from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,73 +21,51 @@ if TYPE_CHECKING:
 class Naming:
     """What the lists call their columns; users and items are called as in train or just user and item."""
 
-    rec_user: Annotated[
-        str | None, typer.Option(help="Column of user ids in the lists.", rich_help_panel="Reading")
-    ] = None
-    rec_item: Annotated[
-        str | None, typer.Option(help="Column of item ids in the lists.", rich_help_panel="Reading")
-    ] = None
-    rank: Annotated[
-        str | None, typer.Option(help="Column of ranks, the first item lowest.", rich_help_panel="Reading")
-    ] = None
-    score: Annotated[
-        str | None, typer.Option(help="Column of scores, the first item highest.", rich_help_panel="Reading")
-    ] = None
+    panel = "Reading"
+    rec_user: Annotated[str | None, "Column of user ids in the lists."] = None
+    rec_item: Annotated[str | None, "Column of item ids in the lists."] = None
+    rank: Annotated[str | None, "Column of ranks, the first item lowest."] = None
+    score: Annotated[str | None, "Column of scores, the first item highest."] = None
 
 
 @dataclass(frozen=True)
 class Checking:
     """What CI asks for."""
 
-    fail_if: Annotated[
-        list[str] | None,
-        typer.Option(help="Exit 1 where this holds: ohr@10>0.6, a.ndcg@10<b.ndcg@10.", rich_help_panel="CI"),
-    ] = None
-    baseline: Annotated[
-        str | None, typer.Option(help="An earlier audit (--save) to compare with.", rich_help_panel="CI")
-    ] = None
-    save: Annotated[str | None, typer.Option(help="Write the audit as JSON to this file.", rich_help_panel="CI")] = None
-    junit: Annotated[
-        str | None, typer.Option(help="Write the gates as JUnit XML to this file.", rich_help_panel="CI")
-    ] = None
-    github: Annotated[
-        bool, typer.Option("--github", help="Print annotations for a GitHub run.", rich_help_panel="CI")
-    ] = False
+    panel = "CI"
+    fail_if: Annotated[list[str] | None, "Exit 1 where this holds: ohr@10>0.6, a.ndcg@10<b.ndcg@10."] = None
+    baseline: Annotated[str | None, "An earlier audit (--save) to compare with."] = None
+    save: Annotated[str | None, "Write the audit as JSON to this file."] = None
+    junit: Annotated[str | None, "Write the gates as JUnit XML to this file."] = None
+    github: Annotated[bool, "Print annotations for a GitHub run."] = False
 
 
 @dataclass(frozen=True)
 class Known:
     """What else is known of users and items."""
 
-    users_file: Annotated[str | None, typer.Option(help="Attributes of users, by id.", rich_help_panel="Slices")] = None
-    items_file: Annotated[str | None, typer.Option(help="Attributes of items, by id.", rich_help_panel="Slices")] = None
-    title: Annotated[str | None, typer.Option(help="Column of --items-file with titles.", rich_help_panel="Slices")] = (
-        None
-    )
-    slice_by: Annotated[
-        list[str] | None, typer.Option(help="Column to slice by; may be repeated.", rich_help_panel="Slices")
-    ] = None
+    panel = "Slices"
+    users_file: Annotated[str | None, "Attributes of users, by id."] = None
+    items_file: Annotated[str | None, "Attributes of items, by id."] = None
+    title: Annotated[str | None, "Column of --items-file with titles."] = None
+    slice_by: Annotated[list[str] | None, "Column to slice by; may be repeated."] = None
 
 
-@flattened
 def command(
-    train: Annotated[str, typer.Option(help="The interactions the lists were made from.")],
+    train: Annotated[str, "The interactions the lists were made from."],
     recs: Annotated[
-        list[str],
-        typer.Option(
-            help="Lists as NAME=FILE, with user, item and rank or score; repeatable. Findings are about the winner."
-        ),
+        list[str], "Lists as NAME=FILE, with user, item and rank or score; repeatable. Findings are about the winner."
     ],
     naming: Naming,
     known: Known,
     checking: Checking,
     reading: opt.Reading,
-    test: Annotated[str | None, typer.Option(help="The interactions that were held out.")] = None,
+    test: Annotated[str | None, "The interactions that were held out."] = None,
     validation: opt.KnownToo = None,
     k: opt.Ks = "5,10,20",
     hot: opt.Hot = "honest",
-    out: Annotated[str | None, typer.Option(help="Write a report to this .html file.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over files that exist.")] = False,
+    out: Annotated[str | None, "Write a report to this .html file."] = None,
+    force: Annotated[bool, "Write over files that exist."] = False,
     json: opt.Json = False,
 ) -> None:
     """Audit recommendation lists of any system: accuracy, popularity bias, exposure, with intervals."""

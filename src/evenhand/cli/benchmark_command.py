@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.options import flattened
 from evenhand.utils.errors import InputError, RunError
 
 if TYPE_CHECKING:
     from evenhand.experiments.suite import Suite, Test
 
 
-@flattened
 def command(
     reading: opt.Reading,
     data: Annotated[
@@ -25,21 +23,16 @@ def command(
         typer.Argument(help="Data sets of the suite, or your own logs: files or folders. Default: the whole suite."),
     ] = None,
     tests: Annotated[
-        str | None,
-        typer.Option(help="iid, shift, time, exposure or given, separated by commas. Default: all that there are."),
+        str | None, "iid, shift, time, exposure or given, separated by commas. Default: all that there are."
     ] = None,
-    methods: Annotated[
-        str | None, typer.Option(help="Methods, separated by commas; lightgcn/dns names the encoder too.")
-    ] = None,
-    seeds: Annotated[int, typer.Option(help="Seeds of methods that depend on them.")] = 3,
-    tune: Annotated[int, typer.Option(help="Trials of each method's search on validation.")] = 8,
-    budget: Annotated[str | None, typer.Option(help="Time of the recipe: 90s, 10m, 1h.")] = None,
-    out: Annotated[str, typer.Option(help="Folder for scoreboard.md and scoreboard.html.")] = "scoreboard",
-    results: Annotated[
-        str | None, typer.Option(help="Folder where finished cells are kept. Default: OUT/results.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    force: Annotated[bool, typer.Option("--force", help="Run finished cells again.")] = False,
+    methods: Annotated[str | None, "Methods, separated by commas; lightgcn/dns names the encoder too."] = None,
+    seeds: Annotated[int, "Seeds of methods that depend on them."] = 3,
+    tune: Annotated[int, "Trials of each method's search on validation."] = 8,
+    budget: Annotated[str | None, "Time of the recipe: 90s, 10m, 1h."] = None,
+    out: Annotated[str, "Folder for scoreboard.md and scoreboard.html."] = "scoreboard",
+    results: Annotated[str | None, "Folder where finished cells are kept. Default: OUT/results."] = None,
+    device: Annotated[str, "auto, cpu or cuda."] = "auto",
+    force: Annotated[bool, "Run finished cells again."] = False,
     json: opt.Json = False,
     data_dir: opt.DataDir = None,
 ) -> None:

@@ -6,10 +6,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from evenhand.cli import options as opt
-from evenhand.cli.options import flattened
 from evenhand.utils.errors import InputError, RunError
 
 if TYPE_CHECKING:
@@ -21,7 +18,6 @@ if TYPE_CHECKING:
     from evenhand.experiments.compare import CompareResult
 
 
-@flattened
 def command(
     data: opt.Data,
     training: opt.Training,
@@ -29,21 +25,16 @@ def command(
     splitting: opt.Splitting,
     reading: opt.Reading,
     methods: Annotated[
-        str, typer.Option(help="Methods and baselines, separated by commas; parameters as name:key=value.")
+        str, "Methods and baselines, separated by commas; parameters as name:key=value."
     ] = "rns,pns,dns,auc-ns",
-    tune: Annotated[
-        int, typer.Option(help="First search each method's parameters on validation, in this number of trials.")
-    ] = 0,
+    tune: Annotated[int, "First search each method's parameters on validation, in this number of trials."] = 0,
     tests: Annotated[
-        str | None,
-        typer.Option(help="Compare by several kinds of test, each with its own split: iid, shift and time."),
+        str | None, "Compare by several kinds of test, each with its own split: iid, shift and time."
     ] = None,
-    refit: Annotated[
-        bool, typer.Option("--refit", help="Fit every method to train + validation once all is chosen, then test.")
-    ] = False,
+    refit: Annotated[bool, "Fit every method to train + validation once all is chosen, then test."] = False,
     k: opt.Ks = "5,10,20",
     hot: opt.Hot = None,
-    out: Annotated[str | None, typer.Option(help="Folder for results, recommendations and a report.")] = None,
+    out: Annotated[str | None, "Folder for results, recommendations and a report."] = None,
     force: opt.Force = False,
     resume: opt.Resume = False,
     json: opt.Json = False,

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.options import flattened
 
 app = typer.Typer(help="List, describe, split and fetch datasets.", no_args_is_help=True)
 
@@ -48,7 +47,6 @@ def list_(data_dir: opt.DataDir = None, json: opt.Json = False) -> None:
 
 
 @app.command("describe")
-@flattened
 def describe(
     data: opt.Data,
     reading: opt.Reading,
@@ -83,10 +81,9 @@ def describe(
 
 
 @app.command("split")
-@flattened
 def split(
     data: opt.Data,
-    out: Annotated[str, typer.Option(help="Folder for train, validation and test.")],
+    out: Annotated[str, "Folder for train, validation and test."],
     reading: opt.Reading,
     how: Annotated[str, typer.Option("--how", "--split", help=f"How test is drawn: {opt.SPLITS}.")] = "random",
     test: Annotated[float, typer.Option("--test-share", help="Share of the pairs in test.")] = 0.2,
@@ -96,9 +93,9 @@ def split(
     validation_how: Annotated[
         str | None, typer.Option("--validation", help="How validation is drawn; else as test is.")
     ] = None,
-    test_from: Annotated[str | None, typer.Option(help="Split by time: test is from this date or number on.")] = None,
-    gap: Annotated[str, typer.Option(help="Split by time: leave out so much before each part (7d, 12h).")] = "0",
-    split_seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
+    test_from: Annotated[str | None, "Split by time: test is from this date or number on."] = None,
+    gap: Annotated[str, "Split by time: leave out so much before each part (7d, 12h)."] = "0",
+    split_seed: Annotated[int, "Seed of the split."] = 0,
     form: Annotated[str, typer.Option("--to", help="parquet, csv or tsv.")] = "csv",
     force: opt.Force = False,
     json: opt.Json = False,

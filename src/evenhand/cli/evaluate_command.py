@@ -9,17 +9,15 @@ from typing import Annotated
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.options import flattened
 
 
-@flattened
 def command(
     recs: Annotated[
         str,
         typer.Argument(help="Lists, with columns user, item and rank or score; optionally seed and name."),
     ],
-    train: Annotated[str, typer.Option(help="The interactions the lists were made from.")],
-    test: Annotated[str, typer.Option(help="The interactions that were held out.")],
+    train: Annotated[str, "The interactions the lists were made from."],
+    test: Annotated[str, "The interactions that were held out."],
     reading: opt.Reading,
     k: opt.Ks = "5,10,20",
     hot: opt.Hot = "honest",

@@ -11,10 +11,10 @@ from evenhand.cli import options as opt
 
 def command(
     model: Annotated[str, typer.Argument(help="A model folder that `evenhand train` wrote.")],
-    to: Annotated[str, typer.Option(help="parquet, npz or faiss.")],
-    out: Annotated[str, typer.Option(help="A folder for parquet and faiss, a .npz file for npz.")],
-    seed: Annotated[int | None, typer.Option(help="Another seed than the best one.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over what is there.")] = False,
+    to: Annotated[str, "parquet, npz or faiss."],
+    out: Annotated[str, "A folder for parquet and faiss, a .npz file for npz."],
+    seed: Annotated[int | None, "Another seed than the best one."] = None,
+    force: Annotated[bool, "Write over what is there."] = False,
     json: opt.Json = False,
 ) -> None:
     """Write the user and item vectors, with their ids, to files that other systems read."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.options import flattened
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,48 +24,32 @@ _JSON_ROW = 1200
 """Bytes of memory that one row of a JSON document takes while it is made, measured."""
 
 
-@flattened
 def command(
     context: typer.Context,
     model: opt.ModelFolder,
-    users: Annotated[str | None, typer.Option(help="A file with a column of user ids; all users without it.")] = None,
+    users: Annotated[str | None, "A file with a column of user ids; all users without it."] = None,
     k: Annotated[int, typer.Option("--k", "-k", help="Length of the lists.")] = 20,
     out: Annotated[
         str | None,
-        typer.Option(
-            help="A .parquet, .csv or .tsv file, a folder/ or s3://… for parquet files in parts, or "
-            "postgresql://USER@HOST/DATABASE; standard output (csv) without it."
-        ),
+        "A .parquet, .csv or .tsv file, a folder/ or s3://… for parquet files in parts, or "
+        "postgresql://USER@HOST/DATABASE; standard output (csv) without it.",
     ] = None,
-    table: Annotated[
-        str | None,
-        typer.Option(help=f"Table of a database, or schema.table (default {_TABLE}).", rich_help_panel="Lists"),
-    ] = None,
-    parts: Annotated[
-        int | None, typer.Option(help="Write this number of parts into the folder --out.", rich_help_panel="Lists")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over existing files, or a table.")] = False,
+    table: Annotated[str | None, f"Table of a database, or schema.table (default {_TABLE}).", "Lists"] = None,
+    parts: Annotated[int | None, "Write this number of parts into the folder --out.", "Lists"] = None,
+    force: Annotated[bool, "Write over existing files, or a table."] = False,
     json: opt.Json = False,
     *,
     filtering: opt.Filtering,
     new_users: Annotated[
-        str | None,
-        typer.Option(help="A file of what new users interacted with: recommend to them.", rich_help_panel="New users"),
+        str | None, "A file of what new users interacted with: recommend to them.", "New users"
     ] = None,
     fallback: Annotated[
-        bool,
-        typer.Option(
-            "--fallback",
-            help="Users without history get the popular items that the filters allow, marked in a column.",
-            rich_help_panel="New users",
-        ),
+        bool, "Users without history get the popular items that the filters allow, marked in a column.", "New users"
     ] = False,
     newcomers: opt.Newcomers,
     items_file: opt.ItemsFile = None,
     title: opt.Title = None,
-    seed: Annotated[
-        str | None, typer.Option(help="Another seed than the best one, or all for each.", rich_help_panel="Lists")
-    ] = None,
+    seed: Annotated[str | None, "Another seed than the best one, or all for each.", "Lists"] = None,
     reading: opt.ListReading,
 ) -> None:
     """Recommend k items to every user, to those in a file, or to new ones with a history.

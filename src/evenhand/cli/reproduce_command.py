@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.options import flattened
 from evenhand.utils.errors import RunError
 
 if TYPE_CHECKING:
@@ -23,71 +22,56 @@ app = typer.Typer(
 )
 _ANSWERS = {True: "yes", False: "no", None: "?"}
 Out = Annotated[str, typer.Option("--out", help="Folder of the results; what is finished there is not run again.")]
-Methods = Annotated[
-    str | None,
-    typer.Option(help="Methods and baselines, separated by commas; without it the paper's ten and some more."),
-]
-Values = Annotated[
-    str | None, typer.Option(help="Published values to run, separated by commas; without it all of them.")
-]
+Methods = Annotated[str | None, "Methods and baselines, separated by commas; without it the paper's ten and some more."]
+Values = Annotated[str | None, "Published values to run, separated by commas; without it all of them."]
 
 
 @dataclass(frozen=True)
 class Running:
     """What all parts have in common."""
 
-    dataset: Annotated[str, typer.Option(help="ml-100k, ml-1m or yahoo-r3.")] = "ml-100k"
-    encoder: Annotated[str, typer.Option(help="mf or lightgcn.")] = "mf"
-    seeds: Annotated[int, typer.Option(help="How many seeds train side by side.")] = 10
-    protocol: Annotated[str, typer.Option(help="paper: best test epoch. honest: stop and choose on validation.")] = (
-        "paper"
+    panel = None
+    dataset: Annotated[str, "ml-100k, ml-1m or yahoo-r3."] = "ml-100k"
+    encoder: Annotated[str, "mf or lightgcn."] = "mf"
+    seeds: Annotated[int, "How many seeds train side by side."] = 10
+    protocol: Annotated[str, "paper: best test epoch. honest: stop and choose on validation."] = "paper"
+    settings: Annotated[str, "paper: its table. released: its code. tuned: ours, for each method."] = "paper"
+    epochs: Annotated[int | None, "Epochs at most, else as in the settings."] = None
+    until: Annotated[int | None, "Find the number of epochs: until this number brings no rise on a tenth of train."] = (
+        None
     )
-    settings: Annotated[
-        str, typer.Option(help="paper: its table. released: its code. tuned: ours, for each method.")
-    ] = "paper"
-    epochs: Annotated[int | None, typer.Option(help="Epochs at most, else as in the settings.")] = None
-    until: Annotated[
-        int | None,
-        typer.Option(help="Find the number of epochs: until this number brings no rise on a tenth of train."),
-    ] = None
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto"
-    data_dir: Annotated[
-        str | None,
-        typer.Option(help="Where the data lies; paper_train.csv and paper_test.csv there are the split."),
-    ] = None
-    time_limit: Annotated[float | None, typer.Option(help="Stop after these minutes; the same command goes on.")] = None
+    device: Annotated[str, "auto, cpu or cuda."] = "auto"
+    data_dir: Annotated[str | None, "Where the data lies; paper_train.csv and paper_test.csv there are the split."] = (
+        None
+    )
+    time_limit: Annotated[float | None, "Stop after these minutes; the same command goes on."] = None
 
 
 @app.command("overall")
-@flattened
 def overall(out: Out, running: Running, methods: Methods = None, k: opt.Ks = "5,10,20", json: opt.Json = False) -> None:
     """Accuracy and popularity bias of every method: the three large tables."""
     _methods("overall", out, running, methods, k, json)
 
 
 @app.command("errors")
-@flattened
 def errors(out: Out, running: Running, methods: Methods = None, json: opt.Json = False) -> None:
     """MSE, FPR and FNR of every method: another look at the runs of `overall`, which it shares."""
     _methods("errors", out, running, methods, "5,10,20", json)
 
 
 @app.command("alpha")
-@flattened
 def alpha(out: Out, running: Running, values: Values = None, json: opt.Json = False) -> None:
     """AUC-NS for every published α: how far the score's rank is trusted."""
     _sweep("alpha", out, running, values, json)
 
 
 @app.command("beta")
-@flattened
 def beta(out: Out, running: Running, values: Values = None, json: opt.Json = False) -> None:
     """AUC-NS for every published β: how much popularity weighs."""
     _sweep("beta", out, running, values, json)
 
 
 @app.command("gamma")
-@flattened
 def gamma(out: Out, running: Running, values: Values = None, json: opt.Json = False) -> None:
     """AUC-NS for every published γ: the range of false-positive rates."""
     _sweep("gamma", out, running, values, json)
@@ -96,8 +80,8 @@ def gamma(out: Out, running: Running, values: Values = None, json: opt.Json = Fa
 @app.command("show")
 def show_results(
     name: Annotated[str | None, typer.Argument(help="One experiment; without it, which there are.")] = None,
-    out: Annotated[str, typer.Option(help="Folder of the results.")] = "results",
-    table: Annotated[str | None, typer.Option(help="errors: MSE, FPR and FNR of an overall experiment.")] = None,
+    out: Annotated[str, "Folder of the results."] = "results",
+    table: Annotated[str | None, "errors: MSE, FPR and FNR of an overall experiment."] = None,
     k: Annotated[int, typer.Option("--k", "-k", help="Cutoff of experiments that the paper does not have.")] = 10,
     json: opt.Json = False,
 ) -> None:
@@ -136,7 +120,7 @@ def show_results(
 
 
 @app.command("claims")
-def claims(out: Annotated[str, typer.Option(help="Folder of the results.")], json: opt.Json = False) -> None:
+def claims(out: Annotated[str, "Folder of the results."], json: opt.Json = False) -> None:
     """What the results of a folder say of the paper's claims."""
     from dataclasses import asdict
 

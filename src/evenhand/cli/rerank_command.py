@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.options import flattened
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from evenhand.models.rerank import Reranked
 
 
-@flattened
 def command(
     recs: Annotated[
         str,
@@ -24,33 +22,26 @@ def command(
             help="Candidates, more than k a user, with columns user, item and score or rank; optionally seed."
         ),
     ],
-    train: Annotated[str, typer.Option(help="The interactions the lists were made from.")],
+    train: Annotated[str, "The interactions the lists were made from."],
     to: Annotated[
         str, typer.Option("--out", "--to", help="A .parquet, .csv or .tsv file for the new lists.")
     ],  # --to as it was called before
     reading: opt.Reading,
     method: Annotated[
         str,
-        typer.Option(
-            help="calibrated, xquad, xquad-binary or compensated. calibrated hardly moves OHR; "
-            "xquad lowers it more and raises OCR."
-        ),
+        "calibrated, xquad, xquad-binary or compensated. calibrated hardly moves OHR; "
+        "xquad lowers it more and raises OCR.",
     ] = "calibrated",
-    strength: Annotated[
-        float | None, typer.Option(help="From 0 (as it came) to 1; without it the method's default.")
-    ] = None,
+    strength: Annotated[float | None, "From 0 (as it came) to 1; without it the method's default."] = None,
     k: Annotated[int, typer.Option("--k", "-k", help="Length of the new lists.")] = 20,
     validation: Annotated[
-        str | None,
-        typer.Option(help="Later interactions on which to choose the strength; they leave the lists."),
+        str | None, "Later interactions on which to choose the strength; they leave the lists."
     ] = None,
-    tolerance: Annotated[
-        float | None, typer.Option(help="How much of NDCG@k the choice may cost; 0.01 (1 %) without it.")
-    ] = None,
+    tolerance: Annotated[float | None, "How much of NDCG@k the choice may cost; 0.01 (1 %) without it."] = None,
     hot: opt.Hot = None,
     rec_user: opt.RecUser = None,
     rec_item: opt.RecItem = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+    force: Annotated[bool, "Write over an existing file."] = False,
     json: opt.Json = False,
 ) -> None:
     """Re-rank lists of any recommender against popularity bias."""

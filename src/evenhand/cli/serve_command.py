@@ -12,7 +12,7 @@ from evenhand.cli import options as opt
 
 def command(
     model: opt.ModelFolder,
-    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for every one.")] = "127.0.0.1",
+    host: Annotated[str, "Address to listen on; 0.0.0.0 for every one."] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any free one.")] = 8000,
     json: opt.Json = False,
 ) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.options import flattened
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,45 +21,27 @@ _LARGE = 10**9
 """Bytes of a model that are worth a word before they are written."""
 
 
-@flattened
 def command(
     context: typer.Context,
     data: opt.Data,
-    out: Annotated[str, typer.Option(help="Folder for the model.")],
+    out: Annotated[str, "Folder for the model."],
     training: opt.Training,
     sampling: opt.Sampling,
     splitting: opt.Splitting,
     reading: opt.Reading,
-    method: Annotated[
-        str | None, typer.Option(help="A method by its name, or name:key=value; without one, --recipe best.")
-    ] = None,
-    recipe: Annotated[
-        str | None,
-        typer.Option(help="best: the best blend that the budget allows. fast: the same in 30 seconds."),
-    ] = None,
-    budget: Annotated[
-        str | None, typer.Option(help="Time for a recipe: 90s, 10m, 1h (default 10m on a CPU, 3m on a GPU).")
-    ] = None,
-    aim: Annotated[
-        str | None,
-        typer.Option(help="A recipe's: log (predict the log), items (each item finds its users), next."),
-    ] = None,
+    method: Annotated[str | None, "A method by its name, or name:key=value; without one, --recipe best."] = None,
+    recipe: Annotated[str | None, "best: the best blend that the budget allows. fast: the same in 30 seconds."] = None,
+    budget: Annotated[str | None, "Time for a recipe: 90s, 10m, 1h (default 10m on a CPU, 3m on a GPU)."] = None,
+    aim: Annotated[str | None, "A recipe's: log (predict the log), items (each item finds its users), next."] = None,
     goal: Annotated[
         str | None,
         typer.Option("--for", help="accuracy, or exposure: hits get at most 1.2 times their share of demand."),
     ] = None,
-    base: Annotated[
-        str | None,
-        typer.Option(help="Blend the method with this: a baseline, or a folder or .npz of vectors."),
-    ] = None,
+    base: Annotated[str | None, "Blend the method with this: a baseline, or a folder or .npz of vectors."] = None,
     base_share: Annotated[
-        float | None,
-        typer.Option(help="How much the base counts, 0 to 1; else chosen on pairs held out of train."),
+        float | None, "How much the base counts, 0 to 1; else chosen on pairs held out of train."
     ] = None,
-    refit: Annotated[
-        bool,
-        typer.Option("--refit/--no-refit", help="Fit to everything at the end, a given test file excepted."),
-    ] = True,
+    refit: Annotated[bool, "Fit to everything at the end, a given test file excepted."] = True,
     k: opt.Ks = "5,10,20",
     hot: opt.Hot = None,
     items_file: opt.ItemsFile = None,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.options import flattened
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,51 +26,33 @@ _SHOWN = 10
 class Training(opt.Training):
     """As for other commands, but one seed: a search is better spent on more trials."""
 
-    seeds: Annotated[int, typer.Option(help="Seeds a trial, whose mean counts.", rich_help_panel="Training")] = 1
+    seeds: Annotated[int, "Seeds a trial, whose mean counts."] = 1
 
 
-@flattened
 def command(
     data: opt.Data,
-    out: Annotated[str, typer.Option(help="Folder for the trials; a search that is there goes on.")],
+    out: Annotated[str, "Folder for the trials; a search that is there goes on."],
     training: Training,
     sampling: opt.Sampling,
     splitting: opt.Splitting,
     reading: opt.Reading,
     method: Annotated[
-        str,
-        typer.Option(help="A method or baseline, as name or name:key=value; what is given is not searched."),
+        str, "A method or baseline, as name or name:key=value; what is given is not searched."
     ] = "auc-ns",
-    trials: Annotated[int, typer.Option(help="Finished trials in all, the defaults among them.")] = 20,
-    metric: Annotated[
-        str, typer.Option(help="What to raise on validation; or two metrics to trade off: ndcg@10,ohr@10.")
-    ] = "ndcg@10",
-    pick: Annotated[
-        str | None,
-        typer.Option(
-            help="Of two metrics' front: knee (the default), most-accurate or least-biased.",
-            show_default=False,
-        ),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Then train what was chosen, and write the model to this folder.")
-    ] = None,
-    refit: Annotated[
-        bool, typer.Option("--refit", help="Train that model on all data, test included: for production.")
-    ] = False,
+    trials: Annotated[int, "Finished trials in all, the defaults among them."] = 20,
+    metric: Annotated[str, "What to raise on validation; or two metrics to trade off: ndcg@10,ohr@10."] = "ndcg@10",
+    pick: Annotated[str | None, "Of two metrics' front: knee (the default), most-accurate or least-biased."] = None,
+    model: Annotated[str | None, "Then train what was chosen, and write the model to this folder."] = None,
+    refit: Annotated[bool, "Train that model on all data, test included: for production."] = False,
     ranges: Annotated[
         list[str] | None,
         typer.Option("--range", help="Search here: key=low..high, key=low..high:log, key=a,b."),
     ] = None,
-    fix: Annotated[list[str] | None, typer.Option(help="Do not search this: key=value.")] = None,
-    storage: Annotated[
-        str | None, typer.Option(help="A database's URL to keep the trials in, instead of the folder.")
-    ] = None,
-    study: Annotated[str | None, typer.Option(help="Name of the search there, else the method.")] = None,
-    search_seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
-    side_by_side: Annotated[
-        str, typer.Option(help="Trials to ask for at once, which train together where they can; or auto.")
-    ] = "auto",
+    fix: Annotated[list[str] | None, "Do not search this: key=value."] = None,
+    storage: Annotated[str | None, "A database's URL to keep the trials in, instead of the folder."] = None,
+    study: Annotated[str | None, "Name of the search there, else the method."] = None,
+    search_seed: Annotated[int, "Seed of the search."] = 0,
+    side_by_side: Annotated[str, "Trials to ask for at once, which train together where they can; or auto."] = "auto",
     force: opt.Force = False,
     json: opt.Json = False,
     track: opt.Track = None,

@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.options import flattened
 
 if TYPE_CHECKING:
     from evenhand.models.base import Model
 
 
-@flattened
 def command(
     context: typer.Context,
     model: opt.ModelFolder,
-    out: Annotated[str, typer.Option(help="Folder for the updated model.")],
+    out: Annotated[str, "Folder for the updated model."],
     data: Annotated[str | None, typer.Argument(help="A file of newer interactions.")] = None,
     force: opt.Force = False,
     json: opt.Json = False,
-    epochs: Annotated[int | None, typer.Option(help="Epochs at most.", rich_help_panel="Training")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.", rich_help_panel="Training")] = "auto",
+    epochs: Annotated[int | None, "Epochs at most.", "Training"] = None,
+    device: Annotated[str, "auto, cpu or cuda.", "Training"] = "auto",
     items_file: opt.ItemsFile = None,
     title: opt.Title = None,
     *,
