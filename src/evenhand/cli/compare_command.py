@@ -114,7 +114,7 @@ def _splittings(tests: str | None, data: str, splitting: opt.Splitting, refit: b
     """The split of each test that is asked for; options that would have no effect are refused."""
     from evenhand.cli.inputs import is_dataset
     from evenhand.data.reading.files import given_parts
-    from evenhand.experiments.aims import AIMS, aims_named
+    from evenhand.experiments.verdict import AIMS, aims_named
 
     if refit and splitting.protocol == "paper":
         raise InputError("--refit belongs to the honest protocol; the paper's has no validation part.")

@@ -22,8 +22,8 @@ from evenhand.utils.working_time import compile_time
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from evenhand.experiments.aims import Answer
     from evenhand.experiments.compare import Row
+    from evenhand.experiments.verdict import Answer
     from evenhand.metrics.statistics import Estimate, Summary
 
 _PIPED_WIDTH = 1000

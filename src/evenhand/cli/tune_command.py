@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from evenhand.cli.plan import Plan
     from evenhand.experiments.compare import Row
-    from evenhand.experiments.trials import Trial
+    from evenhand.experiments.search_result import Trial
     from evenhand.experiments.tune import TuneResult
 
 _SHOWN = 10

@@ -13,11 +13,10 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
 from evenhand.encoders import Encoder, describe_encoder, encoder_named
-from evenhand.experiments.aims import AIMS, Answer, aims_named, aims_sentence, answer, kind_of
 from evenhand.experiments.search_space import search_space
 from evenhand.experiments.tune import TuneResult
 from evenhand.experiments.tune import tune as search
-from evenhand.experiments.verdict import headline_k, verdict
+from evenhand.experiments.verdict import AIMS, Answer, aims_named, aims_sentence, answer, headline_k, kind_of, verdict
 from evenhand.methods import AnyMethod, method_of
 from evenhand.metrics.catalogue import CARD, METRICS
 from evenhand.metrics.statistics import Summary, brief, summarise

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.experiments.results import Document
+from evenhand.experiments.verdict import paired
 from evenhand.metrics.statistics import Interval, holm, paired_over_seeds
 from evenhand.paper.published import cells
 from evenhand.paper.tables import title
@@ -179,13 +180,11 @@ def _range_against_k(document: Document) -> Iterator[Claim]:
 
 
 def over_seeds(mine: dict[str, Any], other: dict[str, Any], key: str) -> Interval | None:
-    """The paired test of two rows; what has one value, whatever the seed, stands for every seed."""
+    """The paired test of two rows."""
     sides = [entry["metrics"][key]["values"] for entry in (mine, other)]
     if any(value is None for side in sides for value in side):
         return None
-    seeds = max(map(len, sides))
-    a, b = (side * seeds if len(side) == 1 else side for side in sides)
-    return paired_over_seeds(np.array(a), np.array(b))
+    return paired_over_seeds(*map(np.array, paired(*sides)))
 
 
 def _best(entries: dict[str, Any], key: str, sign: int = 1) -> str:

@@ -14,6 +14,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from evenhand.experiments.verdict import paired
 from evenhand.metrics.statistics import Interval, compare_metric
 from evenhand.metrics.users import UserMetrics
 
@@ -68,16 +69,9 @@ def differences(folder: Path, labels: Sequence[str]) -> Iterator[tuple[str, str,
             continue
         for k, runs in reference.items():
             for metric in COMPARED:
-                found = _over_users(runs, other[k], metric)
+                found = compare_metric(*paired(runs, other[k]), metric).users
                 if found is not None:
                     yield label, metric, k, found
-
-
-def _over_users(mine: list[UserMetrics], other: list[UserMetrics], metric: str) -> Interval | None:
-    seeds = max(len(mine), len(other))
-    # What does not depend on the seed has one result, which stands for every seed.
-    a, b = (side * seeds if len(side) == 1 else side for side in (mine, other))
-    return compare_metric(a, b, metric).users
 
 
 def _compared_only(users: UserMetrics) -> UserMetrics:
