@@ -111,7 +111,7 @@ ENGINES = {
     "numba": Kind("numba_engine", "NumbaEngine", _numba_serves, _openmp_works),
     "rows": Kind("rows_engine", "RowsEngine", _rows_serve, _openmp_works),
     "triton": Kind("triton_engine", "TritonEngine", _triton_serves, _triton_works),
-    "graph": Kind("graph_engine", "GraphEngine", _graph_serves),
+    "graph": Kind("torch_engine", "GraphEngine", _graph_serves),
     "torch": Kind("torch_engine", "TorchEngine", lambda work: True),
 }
 
