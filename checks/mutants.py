@@ -53,7 +53,8 @@ PROTECTIONS: dict[str, tuple[Mutant, ...]] = {
                'partial = target.with_name(target.name + ".partial")', "partial = target", _CHECKPOINTS),
         Mutant("flushing a checkpoint", "utils/atomic.py", "            os.fsync(sink.fileno())\n", "", _CHECKPOINTS),
         Mutant("the SHA-256 in a checkpoint's name", "training/checkpoints.py",
-               "return content if hashlib.sha256(content).hexdigest() == digest else None", "return content",
+               'return content if hashlib.sha256(content).hexdigest() == path.stem.rpartition("-")[2] else None',
+               "return content",
                _CHECKPOINTS),
         Mutant("going on from a checkpoint", "training/trainer.py",
                "checkpoints.restore(self, stopping) if resume else ([], 0.0)", "([], 0.0)",
@@ -123,7 +124,7 @@ PROTECTIONS: dict[str, tuple[Mutant, ...]] = {
     ),
     "one of several processes": (
         Mutant("looking at every part of a checkpoint", "training/spread_checkpoints.py",
-               'content_of(self.folder / part["file"], part["sha256"]) is None', "False", _SPREAD),
+               'whole_content(folder / part["file"]) is None', "False", _SPREAD),
         Mutant("a manifest that comes last", "training/spread_checkpoints.py",
                "if document is None or not", "if document is not None and not", _SPREAD),
         Mutant("passing over the checkpoints of other work", "training/spread_checkpoints.py",

@@ -220,8 +220,8 @@ def _mean(fit: Fit, k: int, name: str) -> float:
 
 
 def _certainty(fits: Mapping[str, Fit], best: Method, base: Method, k: int, name: str) -> str:
-    sides = ([result.users for result in fits[c.label].results[k]] for c in (best, base))
-    test = compare_metric(*paired(*sides), name)
+    new, old = paired(*([result.users for result in fits[c.label].results[k]] for c in (best, base)))
+    test = compare_metric(new, old, name)
     return f"{'beyond' if test.beyond_uncertainty else 'within'} the uncertainty by {test.rests_on}"
 
 

@@ -184,7 +184,8 @@ def over_seeds(mine: dict[str, Any], other: dict[str, Any], key: str) -> Interva
     sides = [entry["metrics"][key]["values"] for entry in (mine, other)]
     if any(value is None for side in sides for value in side):
         return None
-    return paired_over_seeds(*map(np.array, paired(*sides)))
+    a, b = paired(*sides)
+    return paired_over_seeds(np.array(a), np.array(b))
 
 
 def _best(entries: dict[str, Any], key: str, sign: int = 1) -> str:

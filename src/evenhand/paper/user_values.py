@@ -69,7 +69,8 @@ def differences(folder: Path, labels: Sequence[str]) -> Iterator[tuple[str, str,
             continue
         for k, runs in reference.items():
             for metric in COMPARED:
-                found = compare_metric(*paired(runs, other[k]), metric).users
+                mine, theirs = paired(runs, other[k])
+                found = compare_metric(mine, theirs, metric).users
                 if found is not None:
                     yield label, metric, k, found
 
