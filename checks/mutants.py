@@ -157,7 +157,7 @@ PROTECTIONS: dict[str, tuple[Mutant, ...]] = {
         Mutant("one sentence for results that cannot be written", "experiments/results.py", *_SENTENCE, _DISK),
     ),
     "a folder is read-only": (
-        Mutant("refusing a read-only folder before the work", "experiments/output.py",
+        Mutant("refusing a read-only folder before the work", "experiments/results.py",
                "if not os.access(nearest, os.W_OK | os.X_OK):", "if False:", _DISK),
         Mutant("the same for the folder of a table", "data/write.py", "if not os.access(path.parent, os.W_OK):",
                "if False:", _DISK),

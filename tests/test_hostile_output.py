@@ -24,7 +24,7 @@ from evenhand.audit.gates import GateResult, parse_gate
 from evenhand.audit.result import Finding
 from evenhand.audit.run_audit import audit
 from evenhand.cli import show
-from evenhand.cli.searching import trials_at_once
+from evenhand.cli.tune_command import trials_at_once
 from evenhand.data.popularity import HotRule
 from evenhand.data.write import write_table
 from evenhand.experiments.compare import compare

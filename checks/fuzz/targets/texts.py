@@ -22,7 +22,7 @@ from evenhand.audit.result import Finding
 from evenhand.cli import show
 from evenhand.cli.audit_command import _named
 from evenhand.cli.inputs import list_lengths
-from evenhand.cli.searching import trials_at_once
+from evenhand.cli.tune_command import trials_at_once
 from evenhand.data.popularity import HotRule
 from evenhand.data.reading.columns import Column
 from evenhand.data.reading.read import read_columns

@@ -158,18 +158,17 @@ def _write(
 
 def _print(found: Audit, written: list[str]) -> None:
     from evenhand.cli import show
-    from evenhand.cli.audit_summary import headings, lines, tenths
 
     screen = show.console()
     for finding in found.findings:
         show.print_sentence(screen, f"• {finding.sentence}")
-    cells = list(lines(found))
-    fits = show.width_of([headings(found), *cells]) <= screen.width
+    headings, cells = ["metric", *found.systems], list(show.audit_lines(found, intervals=True))
+    fits = show.width_of([headings, *cells]) <= screen.width
     intervals = ", with 95 % intervals over users" if fits else ""
     show.print_sentence(screen, f"top {found.k}{intervals} (all metrics: --json)")
-    show.print_listing(headings(found), cells if fits else lines(found, intervals=False))
+    show.print_listing(headings, cells if fits else show.audit_lines(found, intervals=False))
     narrow = [] if fits else ["a wider terminal shows the intervals too; --out and --json have them."]
-    by_tenth = tenths(found)
+    by_tenth = show.audit_tenths(found)
     if show.width_of(by_tenth) <= screen.width:
         show.print_listing(by_tenth[0], by_tenth[1:])
     show.print_notes(screen, [f"hot are {found.data['hot_rule']}", *found.notes, *narrow])

@@ -44,9 +44,8 @@ def command(
 ) -> None:
     """Train several methods alike and compare their accuracy and popularity bias."""
     from evenhand.cli import show
-    from evenhand.cli.inputs import load_source
+    from evenhand.cli.inputs import flags_given, load_source
     from evenhand.cli.plan import make_plan
-    from evenhand.cli.searching import flags_given
     from evenhand.experiments.compare import compare, compare_tests
     from evenhand.experiments.output import run_folder, write_comparison
     from evenhand.experiments.tracking import tracking

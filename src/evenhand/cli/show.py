@@ -15,13 +15,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from evenhand.metrics.catalogue import FRONT, GLANCE, METRICS, SCREEN, share_with_denominator
+from evenhand.metrics.catalogue import FRONT, GLANCE, METRICS, SCREEN, SUMMARY, share_with_denominator
 from evenhand.utils.text import json_text, one_line, visible
 from evenhand.utils.working_time import compile_time
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from evenhand.audit.result import Audit
     from evenhand.experiments.compare import Row
     from evenhand.experiments.verdict import Answer
     from evenhand.metrics.statistics import Estimate, Summary
@@ -134,17 +135,51 @@ def print_answers(out: Console, answers: Mapping[str, Answer]) -> None:
         out.print(line, soft_wrap=True, highlight=False)
 
 
+def audit_lines(audit: Audit, intervals: bool) -> Iterator[list[str]]:
+    """One line a metric: which way is better, and each system's value, with its interval or without."""
+    rows = [audit.row(name, audit.k) for name in audit.systems]
+    for metric in SUMMARY:
+        if metric in rows[0].metrics:
+            cells = [estimated(row.metrics[metric], METRICS[metric].digits, intervals) for row in rows]
+            yield [f"{metric} {METRICS[metric].arrow}".rstrip(), *cells]
+
+
+def audit_tenths(audit: Audit) -> list[list[str]]:
+    """By popularity tenth: its share of demand, and of each system's slots, and the share of its demand that is met.
+
+    The first line holds the headings.
+    """
+    slices = [row for row in audit.slices if row.by == "item popularity"]
+    recalls = {(row.name, row.part): row.metrics["recall"] for row in slices if "recall" in row.metrics}
+    demand = {f"demand ({name})": shares for name, shares in audit.demand.items()}
+    slots = {f"slots of {one.name}": one.share for one in audit.exposure}
+    table = [["items", *demand, *slots, *(f"recall of {name}" for name in audit.systems if recalls)]]
+    for part in dict.fromkeys(row.part for row in slices):
+        tenth = int(part.split()[1]) - 1
+        shares = [f"{100 * column[tenth]:.1f} %" for column in (*demand.values(), *slots.values())]
+        met = [estimated(recalls[name, part], 4, False) for name in audit.systems if recalls]
+        table.append([part.replace("decile", "tenth"), *shares, *met])
+    return table
+
+
 def estimated(value: Estimate, digits: int, interval: bool) -> str:
-    """`.4300 [.4200, .4400]`, without zeros before the point."""
+    """An undefined number is a dash.
 
-    def short(x: float) -> str:
-        return f"{x:.{digits}f}".removeprefix("0")
+    >>> from evenhand.metrics.statistics import Estimate
+    >>> estimated(Estimate(0.42151, 0.40412, 0.43889), 4, interval=True)
+    '.4215 [.4041, .4389]'
+    """
+    if not interval or value.low is None or value.high is None or math.isnan(value.value):
+        return _short(value.value, digits)
+    return f"{_short(value.value, digits)} [{_short(value.low, digits)}, {_short(value.high, digits)}]"
 
-    if math.isnan(value.value):
+
+def _short(value: float, digits: int) -> str:
+    """Without the zero before the point; large numbers need no digits behind it."""
+    if math.isnan(value):
         return "–"
-    if not interval or value.low is None or value.high is None:
-        return short(value.value)
-    return f"{short(value.value)} [{short(value.low)}, {short(value.high)}]"
+    text = f"{value:.{digits if abs(value) < 100 else min(digits, 1)}f}"
+    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
 
 
 def _lines(rows: Sequence[Row], metrics: Sequence[str], digits: int) -> list[Text]:
@@ -197,19 +232,14 @@ def _silent(row: Row, name: str) -> bool:
 
 
 def number(value: Summary, digits: int = 4) -> str:
-    """`.430±.002`, without the zero before the point; one seed has no spread, an undefined number is a dash.
+    """One seed has no spread, an undefined number is a dash.
 
     >>> from evenhand.metrics.statistics import summarise
     >>> number(summarise([0.43, 0.434]), 3)
     '.432±.003'
     """
-
-    def short(x: float) -> str:
-        return f"{x:.{digits}f}".removeprefix("0")
-
-    if math.isnan(value.mean):
-        return "–"
-    return short(value.mean) + ("" if value.std is None else f"±{short(value.std)}")
+    spread = "" if value.std is None or math.isnan(value.mean) else f"±{_short(value.std, digits)}"
+    return _short(value.mean, digits) + spread
 
 
 def span(numbers: Sequence[int]) -> str:

@@ -173,7 +173,7 @@ def _titles(items_file: str | None, title: str | None, item: str, item_ids: pa.A
 
 def _training_given(training: opt.Training, sampling: opt.Sampling) -> set[str]:
     """Options of training and sampling that differ from their defaults."""
-    from evenhand.cli.searching import flags_given
+    from evenhand.cli.inputs import flags_given
 
     given = flags_given(training, sampling) - {"seeds", "device"}
     return given - {"encoder"} if training.encoder == opt.Training().encoder else given

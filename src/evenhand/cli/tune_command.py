@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from evenhand.cli import options as opt
+from evenhand.utils.errors import InputError, unknown
+from evenhand.utils.text import parse_integer
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import Any
 
     from evenhand.cli.plan import Plan
     from evenhand.experiments.compare import Row
     from evenhand.experiments.search_result import Trial
-    from evenhand.experiments.tune import TuneResult
+    from evenhand.experiments.search_space import Space
+    from evenhand.experiments.tune import SideBySide, TuneResult
+    from evenhand.training.method import Method
 
 _SHOWN = 10
 """Trials in the table that is printed."""
@@ -61,15 +65,8 @@ def command(
     """Search the parameters of one method on validation; a search that was interrupted goes on."""
     from evenhand.cli import show
     from evenhand.cli.plan import make_plan
-    from evenhand.cli.searching import (
-        check_model,
-        fixed_values,
-        search_folder,
-        searched_ranges,
-        trials_at_once,
-    )
     from evenhand.experiments.goals import check_pick, parse_goals
-    from evenhand.experiments.output import write_search
+    from evenhand.experiments.output import check_model, search_folder, write_search
     from evenhand.experiments.tracking import tracking
     from evenhand.experiments.tune import tune
     from evenhand.utils.progress import task
@@ -127,15 +124,69 @@ def command(
         show.print_json(document)
 
 
+def fixed_values(method: Method, texts: Sequence[str], training: Training, sampling: opt.Sampling) -> dict[str, Any]:
+    """What flags and `--fix key=value` hold."""
+    from evenhand.cli.inputs import flags_given
+    from evenhand.methods import parse_value
+
+    known = method.parameters()
+    fixed = {name: known[name] for name in flags_given(training, sampling) & set(known)}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals:
+            raise InputError(f"--fix is written key=value, not '{text}'.")
+        _check_option(method, name)
+        if name in fixed:
+            raise InputError(f"{name} is given twice, by a flag and by --fix; leave one out.")
+        fixed[name] = parse_value(value)
+    return fixed
+
+
+def searched_ranges(method: Method, texts: Sequence[str]) -> Space:
+    """What `--range` asks for."""
+    from evenhand.experiments.search_space import parse_range
+
+    found = {}
+    for text in texts:
+        name, span = parse_range(text, method)
+        _check_option(method, name)
+        if name in found:
+            raise InputError(f"--range {name} is given twice; leave one out.")
+        found[name] = span
+    return found
+
+
+def trials_at_once(text: str) -> SideBySide:
+    """What `--side-by-side` asks for."""
+    if text == "auto":
+        return "auto"
+    number = parse_integer(text)
+    if not number:
+        raise InputError(f"--side-by-side takes a number from 1 on, or auto, not '{text}'.")
+    return number
+
+
+def _check_option(method: Method, name: str) -> None:
+    """Refuse what the other commands have no option for, as nobody could use what is found."""
+    known = method.parameters()
+    if name not in known:
+        raise unknown(f"parameter of '{method.label}'", name, known)
+    options = {f.name for group in (Training, opt.Sampling) for f in fields(group)}
+    settings = method.components().get("settings")
+    if settings is not None and name in {f.name for f in fields(settings)} - options:
+        raise InputError(f"{name} has no option on the command line; search it from Python, with tune().")
+
+
 def _report(result: TuneResult, folder: Path, plan: Plan) -> Path | None:
     """Write the page of the front. What goes wrong here is reported, and only the page is lost."""
     import sys
 
-    from evenhand.cli.searching import REPORT
+    from evenhand.experiments.output import FRONT
     from evenhand.report import Origin, write_search_page
     from evenhand.utils.text import one_line
 
-    path = folder / REPORT
+    path = folder / FRONT
     try:
         origin = Origin.of(sys.argv[1:], {"data": plan.data["source"], "test": plan.data["splitting"]["test"]})
         write_search_page(result, path, data=plan.data["source"], protocol=plan.protocol, origin=origin)
