@@ -151,7 +151,7 @@ def _methods(table: str, out: str, running: Running, methods: str | None, k: str
 
     experiment = _experiment("overall", running, inputs.list_lengths(k))
     if methods is None and running.settings == "tuned":
-        from evenhand.paper.hyperparameters import TUNED
+        from evenhand.paper.published import TUNED
 
         asked: Sequence[str] = tuple(TUNED.get((running.dataset, running.encoder), {"auc-ns": None}))
     else:
