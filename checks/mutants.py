@@ -173,7 +173,8 @@ PROTECTIONS: dict[str, tuple[Mutant, ...]] = {
                f"{_STOPPING} -k closed"),
     ),
     "two processes, one run folder": (
-        Mutant("the lock on a run folder", "experiments/output.py", "with one_process(folder):", "if True:", _TWO),
+        Mutant("the lock on a run folder", "experiments/output.py",
+               "    with one_process(folder):\n        check_folder", "    if True:\n        check_folder", _TWO),
         Mutant("the lock on a model that is updated", "cli/update_command.py", "with one_process(folder), ", "with ",
                _TWO),
         Mutant("the lock on a search", "experiments/study.py", "    with one_process(storage.parent):\n",

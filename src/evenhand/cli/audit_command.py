@@ -11,6 +11,7 @@ import typer
 
 from evenhand.cli import options as opt
 from evenhand.utils.errors import InputError
+from evenhand.utils.text import one_line
 
 if TYPE_CHECKING:
     from evenhand.audit.gates import GateResult
@@ -184,7 +185,6 @@ def _print(found: Audit, written: list[str]) -> None:
 
 def _tell(found: Audit, results: list[GateResult], github: bool, stream: Any) -> None:
     from evenhand.audit.audit_files import github_lines
-    from evenhand.utils.text import one_line
 
     if github:
         for line in github_lines(found, results):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.utils.errors import InputError, RunError
+from evenhand.utils.errors import InputError, RunError, unknown
 
 if TYPE_CHECKING:
     from evenhand.experiments.suite import Suite, Test
@@ -100,7 +100,6 @@ def _tests(
 ) -> list[Test]:
     from evenhand.cli.inputs import is_dataset
     from evenhand.experiments.suite import dataset_tests, own_tests
-    from evenhand.utils.errors import unknown
 
     if not data:
         found = list(suite.named((), tests))

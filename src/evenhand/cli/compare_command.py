@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from evenhand.cli import options as opt
 from evenhand.utils.errors import InputError, RunError
+from evenhand.utils.text import count, one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -138,7 +139,6 @@ def _report(
 ) -> Path | InputError | None:
     """Write the report: where it is, or why the disk did not take it; a report never costs the run's results."""
     from evenhand.report import Origin, write_comparison_report
-    from evenhand.utils.text import one_line
 
     assert plan.folder is not None
     path = plan.folder / "report.html"
@@ -170,7 +170,6 @@ def _titles(data: str, data_dir: str | None) -> pa.Table | None:
 
 def _print(result: CompareResult, title: str, folder: Path | None, report: Path | None) -> None:
     from evenhand.cli import show
-    from evenhand.utils.text import count
 
     screen = show.console()
     shortened = show.print_rows(screen, result.rows, title)

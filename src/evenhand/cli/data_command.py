@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from evenhand.cli import options as opt
+from evenhand.utils.errors import unknown
 
 app = typer.Typer(help="List, describe, split and fetch datasets.", no_args_is_help=True)
 
@@ -102,12 +104,10 @@ def split(
     data_dir: opt.DataDir = None,
 ) -> None:
     """Divide a log into files of train, validation and test, to evaluate any recommender on."""
-    from pathlib import Path
 
     from evenhand.cli import inputs, show
     from evenhand.data.write import ENDINGS, write_table
     from evenhand.utils.atomic import atomic_folder, check_folder
-    from evenhand.utils.errors import unknown
 
     if f".{form}" not in ENDINGS:
         raise unknown("form of a table", form, [ending.lstrip(".") for ending in ENDINGS])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from evenhand.cli import options as opt
+from evenhand.utils.text import count, visible
 
 
 def command(
@@ -18,12 +20,10 @@ def command(
     json: opt.Json = False,
 ) -> None:
     """Write the user and item vectors, with their ids, to files that other systems read."""
-    from pathlib import Path
 
     from evenhand.cli import show
     from evenhand.models.factors import load
     from evenhand.models.vector_files import check_export, export
-    from evenhand.utils.text import count, visible
 
     check_export(to, Path(out), force)
     loaded = load(model).as_vectors()

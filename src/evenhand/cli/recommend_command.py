@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand.cli import options as opt
+from evenhand.utils.errors import InputError
+from evenhand.utils.text import count, one_line, visible
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,9 +65,7 @@ def command(
     from evenhand.models.factors import load
     from evenhand.models.filters import Asked, joined, notes_of
     from evenhand.models.list_parts import write_lists
-    from evenhand.utils.errors import InputError
     from evenhand.utils.memory import check_memory
-    from evenhand.utils.text import count, one_line, visible
 
     if users is not None and new_users is not None:
         raise InputError("--users and --new-users exclude each other; run the command once for each.")
@@ -141,7 +141,6 @@ def _target(out: str | None, parts: int | None, table: str | None, force: bool) 
     from evenhand.data.parts import PartsFolder
     from evenhand.data.reading.files import is_uri
     from evenhand.data.write import ENDINGS, check_target
-    from evenhand.utils.errors import InputError
     from evenhand.utils.world import World
 
     world = World.current()
@@ -181,7 +180,6 @@ def _limits(filtering: opt.Filtering, items_file: str | None, said: dict[str, st
     from evenhand.cli import remembered
     from evenhand.data.reading.columns import NoRowsError
     from evenhand.data.reading.where import items_where
-    from evenhand.utils.errors import InputError
 
     found: dict[str, Any] = {}
     source = filtering.filter or items_file
@@ -211,7 +209,6 @@ def _limits(filtering: opt.Filtering, items_file: str | None, said: dict[str, st
 
 
 def _seed(text: str | None) -> int | str | None:
-    from evenhand.utils.errors import InputError
 
     if text is None or text == "all":
         return text

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.utils.errors import RunError
+from evenhand.utils.errors import InputError, RunError, unknown
+from evenhand.utils.text import one_line, visible
 
 if TYPE_CHECKING:
     from evenhand.paper.experiment import Experiment
@@ -86,13 +88,10 @@ def show_results(
     json: opt.Json = False,
 ) -> None:
     """Print finished results: every row beside the paper's, with what made it. Nothing is run."""
-    from collections import Counter
 
     from evenhand.cli import show
     from evenhand.experiments.results import Results, as_written
     from evenhand.paper.tables import markdown, overview
-    from evenhand.utils.errors import InputError, unknown
-    from evenhand.utils.text import visible
 
     results = Results(Path(out))
     names = list(dict.fromkeys(run.experiment for run in results.runs.values()))
@@ -122,13 +121,10 @@ def show_results(
 @app.command("claims")
 def claims(out: Annotated[str, "Folder of the results."], json: opt.Json = False) -> None:
     """What the results of a folder say of the paper's claims."""
-    from dataclasses import asdict
 
     from evenhand.cli import show
     from evenhand.experiments.results import as_written, documents
     from evenhand.paper.claims import claims as read_claims
-    from evenhand.utils.errors import InputError
-    from evenhand.utils.text import one_line
 
     with as_written(Path(out)):
         found = read_claims(documents(Path(out)))
@@ -184,7 +180,6 @@ def _run(table: str, experiment: Experiment, asked: Sequence[str], out: str, run
     from evenhand.paper.tables import grids, markdown
     from evenhand.utils.atomic import write_atomically
     from evenhand.utils.progress import tasks
-    from evenhand.utils.text import one_line, visible
 
     folder = Path(out)
     total = len(recipes_for(experiment, asked))

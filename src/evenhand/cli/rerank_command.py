@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evenhand.cli import options as opt
+from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,14 +47,12 @@ def command(
     json: opt.Json = False,
 ) -> None:
     """Re-rank lists of any recommender against popularity bias."""
-    from pathlib import Path
 
     from evenhand.cli import inputs, show
     from evenhand.data.write import check_target, formulas_noted, write_table
     from evenhand.metrics.lists import ListColumns
     from evenhand.models.rerank import rerank_lists
     from evenhand.models.rerank.strength import TOLERANCE
-    from evenhand.utils.errors import InputError
 
     if validation is None:
         for option, given in (("--tolerance", tolerance), ("--hot", hot)):

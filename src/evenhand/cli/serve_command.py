@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from evenhand.cli import options as opt
+from evenhand.utils.text import count, visible
 
 
 def command(
@@ -20,11 +21,11 @@ def command(
 
     It needs `pip install 'evenhand[serve]'`. Ctrl-C or SIGTERM ends it once the requests under way are answered.
     """
+
     import logging
 
     from evenhand.cli import show
     from evenhand.serve.run_server import serve
-    from evenhand.utils.text import count, visible
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli import options as opt
+from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,7 +64,6 @@ def command(
     from evenhand.methods import on_top_of, parse, recipe_text
     from evenhand.models.folder import check_ours
     from evenhand.training.method import RunOptions
-    from evenhand.utils.errors import InputError
     from evenhand.utils.progress import task
     from evenhand.utils.world import World
 
@@ -161,7 +161,6 @@ def _titles(items_file: str | None, title: str | None, item: str, item_ids: pa.A
     """What the items are called, for the model to keep; read before anything is trained."""
     from evenhand.data.reading.read import column_names
     from evenhand.models.titles import read_titles
-    from evenhand.utils.errors import InputError
 
     if items_file is None:
         if title is not None:
@@ -181,7 +180,6 @@ def _training_given(training: opt.Training, sampling: opt.Sampling) -> set[str]:
 
 def _refuse_flags(label: str, training: opt.Training, allowed: set[str]) -> None:
     """What is not trained in epochs has no use for the options that steer these."""
-    from evenhand.utils.errors import InputError
 
     if given := _training_given(training, opt.Sampling()) - allowed:
         first = min(given, key=list(opt.Training.__dataclass_fields__).index).replace("_", "-")

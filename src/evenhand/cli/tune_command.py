@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from evenhand.cli import options as opt
 from evenhand.utils.errors import InputError, unknown
-from evenhand.utils.text import parse_integer
+from evenhand.utils.text import count, one_line, parse_integer
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from evenhand.cli.plan import Plan
     from evenhand.experiments.compare import Row
     from evenhand.experiments.search_result import Trial
@@ -144,7 +145,6 @@ def fixed_values(method: Method, texts: Sequence[str], training: Training, sampl
 
 
 def searched_ranges(method: Method, texts: Sequence[str]) -> Space:
-    """What `--range` asks for."""
     from evenhand.experiments.search_space import parse_range
 
     found = {}
@@ -158,7 +158,6 @@ def searched_ranges(method: Method, texts: Sequence[str]) -> Space:
 
 
 def trials_at_once(text: str) -> SideBySide:
-    """What `--side-by-side` asks for."""
     if text == "auto":
         return "auto"
     number = parse_integer(text)
@@ -180,11 +179,9 @@ def _check_option(method: Method, name: str) -> None:
 
 def _report(result: TuneResult, folder: Path, plan: Plan) -> Path | None:
     """Write the page of the front. What goes wrong here is reported, and only the page is lost."""
-    import sys
 
     from evenhand.experiments.output import FRONT
     from evenhand.report import Origin, write_search_page
-    from evenhand.utils.text import one_line
 
     path = folder / FRONT
     try:
@@ -201,7 +198,6 @@ def _write_model(
     result: TuneResult, plan: Plan, training: Training, folder: str, refit: bool, force: bool
 ) -> list[Row]:
     """Train what was chosen with the seeds of a trial; returns how it does on test."""
-    from pathlib import Path
 
     from evenhand.cli.train_command import say_size
     from evenhand.experiments.compare import rows_of
@@ -235,10 +231,8 @@ def _write_model(
 
 
 def _print(result: TuneResult, out: str, report: Path | None) -> None:
-    import shlex
 
     from evenhand.cli import show
-    from evenhand.utils.text import count
 
     screen = show.console()
     two = len(result.goals) > 1

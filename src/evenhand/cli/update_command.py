@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli import options as opt
+from evenhand.utils.errors import InputError
+from evenhand.utils.text import count
 
 if TYPE_CHECKING:
     from evenhand.models.base import Model
@@ -41,10 +43,8 @@ def command(
     from evenhand.models.titles import carried_titles, note_on
     from evenhand.training.checkpoints import discard
     from evenhand.training.method import RunOptions
-    from evenhand.utils.errors import InputError
     from evenhand.utils.locks import one_process
     from evenhand.utils.progress import task
-    from evenhand.utils.text import count
 
     if data is None and newcomers.new_items is None:
         raise InputError("give a file of newer interactions, or new items with --new-items, or both.")

@@ -144,7 +144,6 @@ class Results:
         return {run.method: run for run in self.runs.values() if run.experiment == experiment}
 
     def add(self, run: Run) -> None:
-        """Keep a finished run."""
         self.runs[run.id] = run
         self.write()
 

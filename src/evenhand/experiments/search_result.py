@@ -39,7 +39,6 @@ class Trial:
     parameters: Mapping[str, Any]
     """What was searched; 1 is the starting point."""
     verdict: Verdict
-    """What it came to on validation."""
     seconds: float
     """Its share of the time of its run."""
 
@@ -50,7 +49,6 @@ class Trial:
 
     @property
     def problem(self) -> str | None:
-        """Why it failed."""
         return self.verdict.problem
 
     def to_json(self, goals: Sequence[Goal]) -> dict[str, Any]:
@@ -85,7 +83,6 @@ class TuneResult:
     """In the order in which they were asked for; the first one has the defaults."""
     space: Space
     fixed: Mapping[str, Any]
-    """What was held at a value."""
     pick: Pick | None = None
     """What was asked for of the front; None for one metric."""
     notes: tuple[str, ...] = ()
@@ -197,7 +194,6 @@ class TuneResult:
         return pa.table(columns)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Every trial as plain JSON values."""
         return [trial.to_json(self.goals) for trial in self.trials]
 
     def to_json(self) -> dict[str, Any]:

@@ -94,18 +94,9 @@ def cells(
     return found
 
 
-def cell(
-    table: str,
-    dataset: str | None = None,
-    encoder: str | None = None,
-    method: str | None = None,
-    k: int | str | None = None,
-    parameter: str | None = None,
-    setting: float | str | None = None,
-    metric: str | None = None,
-) -> Cell:
-    """The one cell that agrees with all that is given."""
-    found = cells(table, dataset, encoder, method, k, parameter, setting, metric)
+def cell(*asked: Any, **named: Any) -> Cell:
+    """The one cell that agrees with all that is given; the arguments are those of `cells`."""
+    found = cells(*asked, **named)
     if len(found) > 1:
         open_ = [n for n in _KEYS if len({getattr(c, n) for c in found}) > 1]
         raise InputError(f"{len(found)} published cells fit; say which {' and '.join(open_)} is meant.")
