@@ -104,7 +104,6 @@ def split(
     data_dir: opt.DataDir = None,
 ) -> None:
     """Divide a log into files of train, validation and test, to evaluate any recommender on."""
-
     from evenhand.cli import inputs, show
     from evenhand.data.write import ENDINGS, write_table
     from evenhand.utils.atomic import atomic_folder, check_folder

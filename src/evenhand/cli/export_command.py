@@ -20,7 +20,6 @@ def command(
     json: opt.Json = False,
 ) -> None:
     """Write the user and item vectors, with their ids, to files that other systems read."""
-
     from evenhand.cli import show
     from evenhand.models.factors import load
     from evenhand.models.vector_files import check_export, export

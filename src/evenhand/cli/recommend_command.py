@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,6 +63,7 @@ def command(
     from evenhand.data.write import formulas_noted
     from evenhand.models.factors import load
     from evenhand.models.filters import Asked, joined, notes_of
+    from evenhand.models.id_lookup import positions
     from evenhand.models.list_parts import write_lists
     from evenhand.utils.memory import check_memory
 
@@ -76,25 +76,21 @@ def command(
     served = loaded
     titles = remembered.titles_for(loaded, items_file, title, said.get("item"))
     limits = _limits(filtering, items_file, said, loaded)
-    if chosen is not None:
-        limits["seed"] = chosen
-    left_out = None
+    which: dict[str, Any] = {"seed": chosen, "known": filtering.known, "fallback": fallback}
+    ids, strangers = None if users is None else _ids(users, "user", said, loaded), None
     if new_users is not None:
         how, more = remembered.reading_for(new_users, reading, context, loaded)
         history = _history(new_users, how)
         served = loaded.fold_in(history)
         notes += [*more, *served.known.notes]
-        left_out = _absent(history.user_ids, served.known.user_ids) if fallback else None
-    ids = None if users is None else _ids(users, "user", said, loaded)
-    strangers = None
-    if left_out is not None and len(left_out):
-        strangers = loaded.recommend(left_out, k, known=filtering.known, fallback=True, **limits)
+        left_out = history.user_ids.filter(positions(history.user_ids, served.known.user_ids) < 0)
+        if fallback and len(left_out):
+            strangers = loaded.recommend(left_out, k, **which, **limits)
 
     def finished(table: pa.Table) -> pa.Table:
         return loaded.titled(table.replace_schema_metadata(), titles)
 
     if folder is not None:
-        which = {"seed": limits.pop("seed", None), "known": filtering.known, "fallback": fallback}
         asked = Asked.of(served.known, ids, fallback=fallback, **limits)
         written = write_lists(
             served,
@@ -109,7 +105,7 @@ def command(
         notes += dict.fromkeys([*asked.notes, *(() if strangers is None else notes_of(strangers))])
         rows, into = sum(part.rows for part in written), f" in {count(len(written), 'part')}"
     else:
-        lists = served.recommend(ids, k, known=filtering.known, fallback=fallback, **limits)
+        lists = served.recommend(ids, k, **which, **limits)
         lists = lists if strangers is None else joined([lists, strangers])
         notes += notes_of(lists)
         lists, rows, into = finished(lists), len(lists), ""
@@ -219,10 +215,10 @@ def _seed(text: str | None) -> int | str | None:
 
 
 def _history(file: str, reading: opt.Reading) -> Interactions:
-    from evenhand.data.reading.read import read_interactions
+    from evenhand.cli.inputs import read_file
 
     opt.two_columns(reading.user, reading.item)
-    return read_interactions(file, **asdict(reading), allow_small=True)
+    return read_file(file, reading, allow_small=True)
 
 
 def _ids(file: str, role: str, said: dict[str, str], model: Model) -> pa.Array:
@@ -231,11 +227,3 @@ def _ids(file: str, role: str, said: dict[str, str], model: Model) -> pa.Array:
     from evenhand.data.reading.read import read_ids
 
     return read_ids(file, role, column_for(file, role, said.get(role), model))
-
-
-def _absent(ids: pa.Array, among: pa.Array) -> pa.Array:
-    import pyarrow as pa
-
-    from evenhand.models.id_lookup import positions
-
-    return ids.filter(pa.array(positions(ids, among) < 0))

@@ -88,7 +88,6 @@ def show_results(
     json: opt.Json = False,
 ) -> None:
     """Print finished results: every row beside the paper's, with what made it. Nothing is run."""
-
     from evenhand.cli import show
     from evenhand.experiments.results import Results, as_written
     from evenhand.paper.tables import markdown, overview
@@ -121,7 +120,6 @@ def show_results(
 @app.command("claims")
 def claims(out: Annotated[str, "Folder of the results."], json: opt.Json = False) -> None:
     """What the results of a folder say of the paper's claims."""
-
     from evenhand.cli import show
     from evenhand.experiments.results import as_written, documents
     from evenhand.paper.claims import claims as read_claims

@@ -47,7 +47,6 @@ def command(
     json: opt.Json = False,
 ) -> None:
     """Re-rank lists of any recommender against popularity bias."""
-
     from evenhand.cli import inputs, show
     from evenhand.data.write import check_target, formulas_noted, write_table
     from evenhand.metrics.lists import ListColumns

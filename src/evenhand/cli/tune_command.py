@@ -179,7 +179,6 @@ def _check_option(method: Method, name: str) -> None:
 
 def _report(result: TuneResult, folder: Path, plan: Plan) -> Path | None:
     """Write the page of the front. What goes wrong here is reported, and only the page is lost."""
-
     from evenhand.experiments.output import FRONT
     from evenhand.report import Origin, write_search_page
 
@@ -198,7 +197,6 @@ def _write_model(
     result: TuneResult, plan: Plan, training: Training, folder: str, refit: bool, force: bool
 ) -> list[Row]:
     """Train what was chosen with the seeds of a trial; returns how it does on test."""
-
     from evenhand.cli.train_command import say_size
     from evenhand.experiments.compare import rows_of
     from evenhand.experiments.output import checkpoints_beside, stops_explained
@@ -231,7 +229,6 @@ def _write_model(
 
 
 def _print(result: TuneResult, out: str, report: Path | None) -> None:
-
     from evenhand.cli import show
 
     screen = show.console()
