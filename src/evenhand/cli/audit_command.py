@@ -160,27 +160,27 @@ def _write(
 def _print(found: Audit, written: list[str]) -> None:
     from evenhand.cli import show
 
-    screen = show.console()
+    width = show.console().width
     for finding in found.findings:
-        show.print_sentence(screen, f"• {finding.sentence}")
+        show.print_sentence(f"• {finding.sentence}")
     headings, cells = ["metric", *found.systems], list(show.audit_lines(found, intervals=True))
-    fits = show.width_of([headings, *cells]) <= screen.width
+    fits = show.width_of([headings, *cells]) <= width
     intervals = ", with 95 % intervals over users" if fits else ""
-    show.print_sentence(screen, f"top {found.k}{intervals} (all metrics: --json)")
+    show.print_sentence(f"top {found.k}{intervals} (all metrics: --json)")
     show.print_listing(headings, cells if fits else show.audit_lines(found, intervals=False))
     narrow = [] if fits else ["a wider terminal shows the intervals too; --out and --json have them."]
     by_tenth = show.audit_tenths(found)
-    if show.width_of(by_tenth) <= screen.width:
+    if show.width_of(by_tenth) <= width:
         show.print_listing(by_tenth[0], by_tenth[1:])
-    show.print_notes(screen, [f"hot are {found.data['hot_rule']}", *found.notes, *narrow])
+    show.print_notes([f"hot are {found.data['hot_rule']}", *found.notes, *narrow])
     for change in found.changes:
         if change.beyond_uncertainty:
             way = {True: ", for the worse", False: ", for the better", None: ""}[change.worse]
             values = f"{change.before.value:.4f} to {change.after.value:.4f}"
             name = f"{change.metric}@{change.k} of {change.name}"
-            show.print_sentence(screen, f"changed: {name} went from {values}{way}.")
+            show.print_sentence(f"changed: {name} went from {values}{way}.")
     if written:
-        show.print_sentence(screen, f"Written to {', '.join(written)}")
+        show.print_sentence(f"Written to {', '.join(written)}")
 
 
 def _tell(found: Audit, results: list[GateResult], github: bool, stream: Any) -> None:

@@ -130,7 +130,6 @@ def _print(board: dict[str, Any], page: Path, failed: int) -> None:
 
     heads = ("data", "test", "method", "recall@20", "NDCG@20", "exposure gap", "top tenth", "seconds", "memory")
     show.print_listing(heads, scoreboard_rows(board))
-    screen = show.console()
     if failed:
-        show.print_notes(screen, [f"{failed} cells failed; they are marked, and tried again by the same command."])
-    show.print_sentence(screen, f"Written to {page}/: scoreboard.md, scoreboard.html")
+        show.print_notes([f"{failed} cells failed; they are marked, and tried again by the same command."])
+    show.print_sentence(f"Written to {page}/: scoreboard.md, scoreboard.html")

@@ -171,8 +171,7 @@ def _titles(data: str, data_dir: str | None) -> pa.Table | None:
 def _print(result: CompareResult, title: str, folder: Path | None, report: Path | None) -> None:
     from evenhand.cli import show
 
-    screen = show.console()
-    shortened = show.print_rows(screen, result.rows, title)
+    shortened = show.print_rows(result.rows, title)
     chosen = [
         f"{label}, best of {count(len(found.trials), 'trial')}: "
         + ", ".join(f"{name}={value}" for name, value in found.parameters.items())
@@ -184,7 +183,6 @@ def _print(result: CompareResult, title: str, folder: Path | None, report: Path 
     )
     splits = {one.description: None for one in (result, *result.by_test.values())}
     show.print_notes(
-        screen,
         [
             *(f"split {words}" for words in splits),
             *chosen,
@@ -195,11 +193,11 @@ def _print(result: CompareResult, title: str, folder: Path | None, report: Path 
         ],
     )
     if len(result.answers) > 1:
-        screen.print()
-        show.print_answers(screen, result.answers)
-    show.print_sentence(screen, f"\n{result.sentence}")
+        print()
+        show.print_answers(result.answers)
+    show.print_sentence(f"\n{result.sentence}")
     if folder is not None:
         files = "results.json, recommendations.parquet, config.json" + (", report.html" if report else "")
-        show.print_sentence(screen, f"Written to {folder}/: {files}")
+        show.print_sentence(f"Written to {folder}/: {files}")
         if report is not None:
-            show.print_sentence(screen, f"Open the report in a browser: {report}")
+            show.print_sentence(f"Open the report in a browser: {report}")

@@ -79,7 +79,7 @@ def describe(
         ),
     ):
         screen.print(f"{label:15} {value}", highlight=False)
-    show.print_notes(screen, found.notes)
+    show.print_notes(found.notes)
 
 
 @app.command("split")
@@ -132,10 +132,9 @@ def split(
     if json:
         show.print_json({"folder": out, "split": made.description, "pairs": sizes})
         return
-    screen = show.console()
-    show.print_notes(screen, [f"split {made.description}", *log.notes, *made.notes])
+    show.print_notes([f"split {made.description}", *log.notes, *made.notes])
     counts = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
-    show.print_sentence(screen, f"Written to {out}/: {', '.join(files)} (pairs: {counts}).")
+    show.print_sentence(f"Written to {out}/: {', '.join(files)} (pairs: {counts}).")
 
 
 @app.command("fetch")
@@ -153,4 +152,4 @@ def fetch(
     if json:
         show.print_json({"name": name, "folder": str(folder)})
     else:
-        show.print_sentence(show.console(), f"{name} is in {folder}.")
+        show.print_sentence(f"{name} is in {folder}.")

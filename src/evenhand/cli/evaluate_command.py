@@ -45,7 +45,6 @@ def command(
         rows = [row for one in found for row in one.to_json()["rows"]]
         show.print_json({"rows": rows, "hot": found[0].hot, "notes": notes})
         return
-    screen = show.console()
     table = [Row(one.name, None, None, row.k, row.metrics) for one in found for row in one.rows]
-    shortened = show.print_rows(screen, table, recs)
-    show.print_notes(screen, [f"hot are {found[0].hot}", *notes, *shortened])
+    shortened = show.print_rows(table, recs)
+    show.print_notes([f"hot are {found[0].hot}", *notes, *shortened])

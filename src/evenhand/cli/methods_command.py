@@ -56,7 +56,6 @@ def command(json: opt.Json = False) -> None:
         headings = (kind.removesuffix("s"), "what it does", "parameters", "source")
         show.print_listing(headings, [line.cells() for line in lines])
     show.print_sentence(
-        show.console(),
         "\nParameters: name=default (the range that `evenhand tune` searches; :log by orders of magnitude). "
         "METHOD@OTHER is the loss of one method with the negatives of another.",
     )

@@ -12,8 +12,6 @@ from evenhand.cli import options as opt
 from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from evenhand.models.rerank import Reranked
 
 
@@ -72,17 +70,15 @@ def command(
         choice = {"tolerance": allowed, "hot": found.hot, "trials": [one.to_json() for one in found.trials]}
         show.print_json(document | {"choice": choice if found.trials else None, "notes": notes})
         return
-    screen = show.console()
     if found.trials:
-        _print_choice(screen, found, k, allowed)
-    show.print_notes(screen, notes)
+        _print_choice(found, k, allowed)
+    show.print_notes(notes)
     show.print_sentence(
-        screen,
         f"{len(found.table):,} recommendations written to {to} ({method}, strength {found.strength:g}).",
     )
 
 
-def _print_choice(screen: Console, found: Reranked, k: int, tolerance: float) -> None:
+def _print_choice(found: Reranked, k: int, tolerance: float) -> None:
     from evenhand.cli import show
 
     headings = ("strength", f"ndcg@{k} ↑", f"ohr@{k} ↓", f"ocr@{k} ↓", f"ucr@{k} ↓", "")
@@ -96,4 +92,4 @@ def _print_choice(screen: Console, found: Reranked, k: int, tolerance: float) ->
     ]
     show.print_listing(headings, rows)
     rule = f"chosen: the lowest OHR@{k} on validation for at most {100 * tolerance:g} % of NDCG@{k}"
-    show.print_notes(screen, [rule, f"hot are {found.hot}"])
+    show.print_notes([rule, f"hot are {found.hot}"])

@@ -82,11 +82,12 @@ def print_json(document: Any) -> None:
         print(json_text(document, ascii_only=not encoding.startswith("utf")))
 
 
-def print_rows(out: Console, rows: Sequence[Row], title: str) -> list[str]:
+def print_rows(rows: Sequence[Row], title: str, out: Console | None = None) -> list[str]:
     """One table a k: mean ± std, the best of each column marked with a star; all in one layout.
 
     Returns a note if some metrics had to be left out.
     """
+    out = out or console()
     tables = {k: [row for row in rows if row.k == k] for k in dict.fromkeys(row.k for row in rows)}
     for metrics, digits in SCREEN:
         drawn = {k: _lines(of_k, metrics, digits) for k, of_k in tables.items()}
@@ -98,12 +99,12 @@ def print_rows(out: Console, rows: Sequence[Row], title: str) -> list[str]:
     return [] if metrics == SCREEN[0][0] else ["a wider terminal shows more metrics, --json all."]
 
 
-def print_answers(out: Console, answers: Mapping[str, Answer]) -> None:
+def print_answers(answers: Mapping[str, Answer]) -> None:
     """One table for several tests: the accuracy in each with its interval, then where the first test's slots go.
 
     A star marks the method that is chosen for the aim, ~ those that are no worse beyond the uncertainty.
     """
-    first = next(iter(answers.values()))
+    out, first = console(), next(iter(answers.values()))
     accuracy = METRICS[FRONT[0]]
 
     def drawn(digits: int, intervals: bool) -> list[Text]:
@@ -266,9 +267,9 @@ def print_listing(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Non
         console().print(table)
 
 
-def print_notes(out: Console, notes: Iterable[str]) -> None:
+def print_notes(notes: Iterable[str]) -> None:
     for note in notes:
-        _print_line(out, Text(f"note: {one_line(note)}", style="dim"))
+        _print_line(Text(f"note: {one_line(note)}", style="dim"))
 
 
 def compile_note() -> list[str]:
@@ -277,16 +278,17 @@ def compile_note() -> list[str]:
     return [f"compiling took {seconds:.0f} s, once; budgets and times leave it out"] if seconds >= 1 else []
 
 
-def print_sentence(out: Console, sentence: str) -> None:
-    _print_line(out, Text(one_line(sentence)))
+def print_sentence(sentence: str) -> None:
+    _print_line(Text(one_line(sentence)))
 
 
-def _print_line(out: Console, line: Text) -> None:
+def _print_line(line: Text) -> None:
+    out = console()
     # In a log, the rest of a broken line could pass for a command to whoever reads the log.
     out.print(line, soft_wrap=out.width == _PIPED_WIDTH)
 
 
-def print_tried(screen: Console, tried: Sequence[Mapping[str, Any]]) -> None:
+def print_tried(tried: Sequence[Mapping[str, Any]]) -> None:
     """What a recipe tried, the best first: how good, how long, and how much it counts in the blend."""
     table = Table(title="What was tried", title_justify="left", box=None, pad_edge=False)
     for name in ("part", "NDCG@20 on validation", "seconds", "weight"):
@@ -294,4 +296,4 @@ def print_tried(screen: Console, tried: Sequence[Mapping[str, Any]]) -> None:
     for one in sorted(tried, key=lambda one: -one["ndcg"]):
         share = f"{one['share']:.2f}" if one["share"] else "–"
         table.add_row(one["part"], f"{one['ndcg']:.4f}", f"{one['seconds']:.1f}", share)
-    screen.print(table)
+    console().print(table)

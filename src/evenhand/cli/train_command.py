@@ -133,18 +133,15 @@ def command(
         document = {"model": out, "seeds": seeds, "recommending_seed": recommends}
         show.print_json(document | {"rows": [row.to_json() for row in rows], "notes": list(fitted.notes)})
         return
-    screen = show.console()
     how = "" if one.encoder_name is None else f"{one.encoder_name}, "
-    shortened = show.print_rows(screen, rows, f"{data}, {how}protocol {plan.conditions.protocol}")
-    show.print_notes(
-        screen, [f"split {plan.source.split.description}", *fitted.notes, *show.compile_note(), *shortened]
-    )
+    shortened = show.print_rows(rows, f"{data}, {how}protocol {plan.conditions.protocol}")
+    show.print_notes([f"split {plan.source.split.description}", *fitted.notes, *show.compile_note(), *shortened])
     if "tried" in final.info:
-        show.print_tried(screen, final.info["tried"])
+        show.print_tried(final.info["tried"])
     if fitted.results:
-        show.print_sentence(screen, headline(fitted.results))
+        show.print_sentence(headline(fitted.results))
     which = f" (seed {recommends} recommends)" if one.seeded and not is_recipe else ""
-    show.print_sentence(screen, f"Model written to {out}/{which}.")
+    show.print_sentence(f"Model written to {out}/{which}.")
 
 
 def for_aim(splitting: opt.Splitting, aim: str) -> opt.Splitting:

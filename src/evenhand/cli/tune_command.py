@@ -231,7 +231,6 @@ def _write_model(
 def _print(result: TuneResult, out: str, report: Path | None) -> None:
     from evenhand.cli import show
 
-    screen = show.console()
     two = len(result.goals) > 1
     shown = list(result.front) if two else result.best(_SHOWN)
     if two and result.trials[0] not in shown:
@@ -241,19 +240,19 @@ def _print(result: TuneResult, out: str, report: Path | None) -> None:
     if two:
         rows = [[*row, _mark(result, trial)] for row, trial in zip(rows, shown, strict=True)]
     show.print_listing([*headings, ""] if two else headings, rows)
-    show.print_notes(screen, result.notes)
+    show.print_notes(result.notes)
     default = result.trials[0].value
     best = (
         f"Best of {count(len(result.trials), 'trial')} on validation: {result.metric} {result.value:.4f}, "
         f"with the defaults {default:.4f} (trial 1)."
     )
-    show.print_sentence(screen, f"\n{' '.join(result.sentences()) if two else best}")
+    show.print_sentence(f"\n{' '.join(result.sentences()) if two else best}")
     flags = " ".join(f"{name} {shlex.quote(str(value))}" for name, value in result.flags.items())
     print(f"--method {shlex.quote(result.method)} {flags}".rstrip())  # one line, to be pasted
     files = "best.json, trials.parquet" + (f", {report.name}" if report else "")
-    show.print_sentence(screen, f"Written to {out}/: {files}")
+    show.print_sentence(f"Written to {out}/: {files}")
     if report:
-        show.print_sentence(screen, f"Open the front in a browser: {report}")
+        show.print_sentence(f"Open the front in a browser: {report}")
 
 
 def _cells(trial: Trial, metrics: int) -> list[str]:
@@ -271,8 +270,7 @@ def _mark(result: TuneResult, trial: Trial) -> str:
 def _print_model(rows: list[Row], title: str, folder: str, refit: bool) -> None:
     from evenhand.cli import show
 
-    screen = show.console()
     print()
-    show.print_notes(screen, show.print_rows(screen, rows, title))
+    show.print_notes(show.print_rows(rows, title))
     how = ", trained on all data; the numbers are from before that" if refit else ""
-    show.print_sentence(screen, f"Model written to {folder}/{how}.")
+    show.print_sentence(f"Model written to {folder}/{how}.")

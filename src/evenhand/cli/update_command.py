@@ -83,10 +83,9 @@ def command(
     if json:
         show.print_json({"model": out, "added": added, "notes": notes})
         return
-    screen = show.console()
-    show.print_notes(screen, notes)
+    show.print_notes(notes)
     users, items, pairs = (count(n, kind.removesuffix("s")) for kind, n in added.items())
-    show.print_sentence(screen, f"{users}, {items} and {pairs} added; model written to {folder}/.")
+    show.print_sentence(f"{users}, {items} and {pairs} added; model written to {folder}/.")
 
 
 def _not_given(model: Model) -> Iterator[str]:
