@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -165,9 +165,8 @@ def _experiment(part: str, running: Running, ks: tuple[int, ...]) -> Experiment:
     from evenhand.training.settings import resolve_device
 
     resolve_device(running.device)
-    chosen: dict[str, Any] = {"protocol": running.protocol, "settings": running.settings}
-    chosen |= {"ks": ks, "epochs": running.epochs, "until": running.until}
-    return Experiment(part, running.dataset, running.encoder, running.seeds, **chosen)
+    chosen = {name: value for name, value in vars(running).items() if name in Experiment.__dataclass_fields__}
+    return Experiment(part, ks=ks, **chosen)
 
 
 def _run(table: str, experiment: Experiment, asked: Sequence[str], out: str, running: Running, json: bool) -> None:

@@ -169,8 +169,8 @@ def verdict(methods: Sequence[Method], fits: Mapping[str, Fit], protocol: Protoc
         return f"{opening}. Add rns to the methods to see how it compares with random negatives."
     if base is best:
         return f"{opening}, random negatives themselves: no other method was more accurate."
-    accuracy, bias = _accuracy(fits, best, base, k), _bias(fits, best, base, k)
-    return f"{opening}, against random negatives: {accuracy}; {bias}."
+    new, old = fits[best.label], fits[base.label]
+    return f"{opening}, against random negatives: {_accuracy(new, old, k)}; {_bias(new, old, k)}."
 
 
 def _chosen_by(fit: Fit, validated: bool, k: int) -> float:
@@ -179,22 +179,22 @@ def _chosen_by(fit: Fit, validated: bool, k: int) -> float:
     return _mean(fit, k, "ndcg")
 
 
-def _accuracy(fits: Mapping[str, Fit], best: Method, base: Method, k: int) -> str:
-    new, old = (_mean(fits[c.label], k, "ndcg") for c in (best, base))
-    more = "more" if new >= old else "less"
-    by = f"{100 * abs(new / old - 1):.1f} % " if old else ""
-    return f"{by}{more} accurate (NDCG@{k} {new:.4f}, was {old:.4f}), {_certainty(fits, best, base, k, 'ndcg')}"
+def _accuracy(new: Fit, old: Fit, k: int) -> str:
+    now, before = (_mean(fit, k, "ndcg") for fit in (new, old))
+    more = "more" if now >= before else "less"
+    by = f"{100 * abs(now / before - 1):.1f} % " if before else ""
+    return f"{by}{more} accurate (NDCG@{k} {now:.4f}, was {before:.4f}), {_certainty(new, old, k, 'ndcg')}"
 
 
-def _bias(fits: Mapping[str, Fit], best: Method, base: Method, k: int) -> str:
+def _bias(new: Fit, old: Fit, k: int) -> str:
     title = METRICS[HEADLINE].title
-    new, old = (_mean(fits[c.label], k, HEADLINE) for c in (best, base))
-    if math.isnan(new) or math.isnan(old):
+    now, before = (_mean(fit, k, HEADLINE) for fit in (new, old))
+    if math.isnan(now) or math.isnan(before):
         return f"the {title.lower()}@{k} is undefined, so that exposure cannot be compared"
-    more = "farther from" if new >= old else "nearer to"
+    more = "farther from" if now >= before else "nearer to"
     return (
-        f"{100 * abs(new - old):.1f} points of exposure {more} demand "
-        f"({title}@{k} {new:.4f}, was {old:.4f}), {_certainty(fits, best, base, k, HEADLINE)}"
+        f"{100 * abs(now - before):.1f} points of exposure {more} demand "
+        f"({title}@{k} {now:.4f}, was {before:.4f}), {_certainty(new, old, k, HEADLINE)}"
     )
 
 
@@ -219,9 +219,9 @@ def _mean(fit: Fit, k: int, name: str) -> float:
     return float(np.mean([result.metrics[name] for result in fit.results[k]]))
 
 
-def _certainty(fits: Mapping[str, Fit], best: Method, base: Method, k: int, name: str) -> str:
-    new, old = paired(*([result.users for result in fits[c.label].results[k]] for c in (best, base)))
-    test = compare_metric(new, old, name)
+def _certainty(new: Fit, old: Fit, k: int, name: str) -> str:
+    a, b = paired(*([result.users for result in fit.results[k]] for fit in (new, old)))
+    test = compare_metric(a, b, name)
     return f"{'beyond' if test.beyond_uncertainty else 'within'} the uncertainty by {test.rests_on}"
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from evenhand.experiments.verdict import paired
 from evenhand.metrics.statistics import Interval, compare_metric
 from evenhand.metrics.users import UserMetrics
+from evenhand.utils.atomic import atomic_file
 
 REFERENCE = "auc-ns"
 """Every other row is compared with this one."""
@@ -39,9 +40,8 @@ def store(folder: Path, label: str, runs: Runs) -> None:
         for seed, users in enumerate(each)
         for name, array in _compared_only(users).arrays().items()
     }
-    partial = folder / f"{_file_name(label)}.partial.npz"
-    np.savez_compressed(partial, **arrays)
-    partial.replace(folder / _file_name(label))
+    with atomic_file(folder / _file_name(label)) as partial, partial.open("wb") as sink:
+        np.savez_compressed(sink, **arrays)
 
 
 def load(folder: Path, label: str) -> Runs | None:
