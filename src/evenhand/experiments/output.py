@@ -142,7 +142,8 @@ def write_comparison(result: CompareResult, folder: Path, origin: dict[str, Any]
         _write_json(folder / "results.json", result.to_json() | {"history": history})
         _write_json(folder / "config.json", origin | result.configuration())
     lists = {label: fit.lists(max(result.ks)) for label, fit in result.fits.items()}
-    write_table(_in_one(lists), folder / "recommendations.parquet")
+    named = (table.append_column("name", pa.repeat(label, len(table))) for label, table in lists.items())
+    write_table(pa.concat_tables(named), folder / "recommendations.parquet")
     return lists
 
 
@@ -190,11 +191,6 @@ def _fingerprint(file: Path) -> dict[str, Any]:
     except OSError as problem:
         raise InputError(f"{file} cannot be read: {problem.strerror}.") from problem
     return {"file": file.name, "bytes": file.stat().st_size, "sha256": digest.hexdigest()}
-
-
-def _in_one(lists: dict[str, pa.Table]) -> pa.Table:
-    """One table with a column `name` that tells the methods apart."""
-    return pa.concat_tables(table.append_column("name", pa.repeat(label, len(table))) for label, table in lists.items())
 
 
 def _write_json(path: Path, document: Any) -> None:

@@ -173,15 +173,11 @@ def _digest(method: Method) -> str:
     parts = {
         kind: [
             type(part).__name__,
-            {f.name: _plain(getattr(part, f.name)) for f in own_fields(part) if _differs(part, f)},
+            {f.name: _plain(getattr(part, f.name)) for f in own_fields(part) if getattr(part, f.name) != default_of(f)},
         ]
         for kind, part in method.components().items()
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def _differs(part: Any, one: Any) -> bool:
-    return bool(getattr(part, one.name) != default_of(one))
 
 
 def _plain(value: Any) -> Any:

@@ -156,10 +156,7 @@ def _authors_folder(dataset: str, data_dir: str | None) -> Path | None:
     if data_dir is not None:
         root = Path(data_dir).expanduser()
         places = [root / dataset, root, *places]
-    for place in places:
-        if all((place / name).is_file() for name in AUTHORS_FILES):
-            return place
-    return None
+    return next((place for place in places if all((place / name).is_file() for name in AUTHORS_FILES)), None)
 
 
 DEFAULT_METHODS = (
