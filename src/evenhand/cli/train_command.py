@@ -57,6 +57,7 @@ def command(
     """Train one method, or fit one baseline, and save the model."""
     from evenhand.cli import show
     from evenhand.cli.plan import make_plan
+    from evenhand.cli.remembered import is_given
     from evenhand.experiments.compare import rows_of
     from evenhand.experiments.output import run_folder
     from evenhand.experiments.tracking import tracking
@@ -77,8 +78,7 @@ def command(
     is_recipe = base is None and (recipe is not None or (method is None and not _training_given(training, sampling)))
     if not is_recipe and (given := [o for o, v in (("budget", budget), ("aim", aim), ("for", goal)) if v is not None]):
         raise InputError(f"--{given[0]} belongs to a recipe; leave --method and --base out.")
-    source = context.get_parameter_source("seeds")
-    if is_recipe and (source is None or source.name == "DEFAULT"):
+    if is_recipe and not is_given(context, "seeds"):
         training = replace(training, seeds=1)  # one model recommends; more would only be thrown away
     text = method or (recipe_text(recipe or "best", budget, aim, goal) if is_recipe else "auc-ns")
     if is_recipe and aim is not None:
@@ -107,8 +107,7 @@ def command(
     if explain:
         plan.explain(json)
     (one,) = plan.methods
-    tracker = track if world.speaks else None
-    with tracking(tracker, f"train {one.label}") as record, run_folder(plan.folder, force, resume) as checkpoints:
+    with tracking(track, f"train {one.label}") as record, run_folder(plan.folder, force, resume) as checkpoints:
         with task(one.label) as on_epoch:
             fitted = one.fit_under(plan.conditions, RunOptions(on_epoch, checkpoints, resume))
         history = fitted.model.history
