@@ -27,7 +27,7 @@ from evenhand.utils.atomic import write_atomically
 from evenhand.utils.errors import DivergedError, InputError, RunError, StoppedError
 from evenhand.utils.text import count
 
-KEPT = 2
+_KEPT = 2
 LONG_EPOCH = 60.0
 """Seconds after which a checkpoint is written even though the epoch is not over."""
 
@@ -50,7 +50,8 @@ class Checkpoints:
     _cost: float = 0.0
     _damaged: list[Path] = field(default_factory=list)
     format: ClassVar[int] = 1
-    _names: ClassVar[re.Pattern[str]] = re.compile(r"(\d{8,})-[0-9a-f]{64}\.safetensors")
+    _files = _names = re.compile(r"(\d{8,})-[0-9a-f]{64}\.safetensors")
+    """What the files are called: all of them, and those that stand for a checkpoint."""
 
     def keep(self, state: TrainState, stopping: EarlyStopping, history: list[dict[str, Any]], seconds: float) -> None:
         """Save everything that training needs to go on."""
@@ -158,13 +159,14 @@ class Checkpoints:
             return None
 
     def _tidy(self) -> None:
-        """Remove what is damaged, outdated, or was left half written by a process that was killed."""
+        """Keep the newest checkpoints that are whole; remove the rest, and what a killed process left half written."""
         assert self.folder is not None
-        for path in (*self._damaged, *self.folder.glob("*.partial")):
-            path.unlink(missing_ok=True)
+        kept = [number for number, path in self._found() if path not in self._damaged][-_KEPT:]
+        for path in self.folder.iterdir():
+            old = self._files.fullmatch(path.name) and int(path.name.partition("-")[0]) not in kept
+            if old or path.suffix == ".partial":
+                path.unlink(missing_ok=True)
         self._damaged = []
-        for _, old in self._found()[:-KEPT]:
-            old.unlink(missing_ok=True)
 
     def _check(self, document: Mapping[str, Any]) -> None:
         if document["format"] != self.format:

@@ -19,12 +19,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.training.checkpoints import KEPT, Checkpoints, fitting, whole_content
+from evenhand.training.checkpoints import Checkpoints, fitting, whole_content
 from evenhand.utils.atomic import write_atomically
 from evenhand.utils.errors import InputError
 from evenhand.utils.world import Blocks, World
 
-_OURS = re.compile(r"\d{8,}-([0-9a-f]{64}\.json|part-\d{5}-[0-9a-f]{64}\.safetensors)")
 _USERS = re.compile(r"model\.users|loss\.beta|adam\.0\.(mean|square|clock)\.0|selection\.kept\.[02]")
 _ITEMS = re.compile(r"model\.items|adam\.0\.(mean|square|clock)\.1|selection\.kept\.[13]")
 """Tensors [R, n, …] whose rows are spread; all others are alike on every rank."""
@@ -34,7 +33,8 @@ _ITEMS = re.compile(r"model\.items|adam\.0\.(mean|square|clock)\.1|selection\.ke
 class SpreadCheckpoints(Checkpoints):
     world: World = field(default_factory=World.current)
     format: ClassVar[int] = 2
-    _names: ClassVar[re.Pattern[str]] = re.compile(r"(\d{8,})-[0-9a-f]{64}\.json")
+    _names = re.compile(r"(\d{8,})-[0-9a-f]{64}\.json")
+    _files = re.compile(r"\d{8,}-([0-9a-f]{64}\.json|part-\d{5}-[0-9a-f]{64}\.safetensors)")
 
     def _write(self, folder: Path, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> None:
         from safetensors.numpy import save
@@ -121,14 +121,3 @@ class SpreadCheckpoints(Checkpoints):
                     if len(to):
                         found[name][:, to] = file.get_tensor(name)[:, there]
         return found
-
-    def _tidy(self) -> None:
-        """Keep the two newest checkpoints that are whole; remove the rest, parts without a manifest too."""
-        assert self.folder is not None
-        whole = [number for number, path in self._found() if path not in self._damaged]
-        for path in self.folder.iterdir():
-            if _OURS.fullmatch(path.name) and int(path.name.partition("-")[0]) not in whole[-KEPT:]:
-                path.unlink(missing_ok=True)
-        for path in self.folder.glob("*.partial"):
-            path.unlink(missing_ok=True)
-        self._damaged = []
