@@ -164,7 +164,7 @@ PROTECTIONS: dict[str, tuple[Mutant, ...]] = {
     ),
     "standard output": (
         Mutant("one sentence for standard output", "cli/__init__.py",
-               "    except OSError as problem:\n        _drop_output()\n", "    except ZeroDivisionError as problem:\n",
+               "    except OSError as problem:\n        drop_output()\n", "    except ZeroDivisionError as problem:\n",
                f"{_DISK} -k standard_output"),
         Mutant("spelling out what an encoding lacks", "cli/__init__.py",
                '            stream.reconfigure(errors="backslashreplace")\n', "            pass\n",

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from evenhand.cli import drop_output
 from evenhand.metrics.catalogue import FRONT, GLANCE, METRICS, SCREEN, SUMMARY, share_with_denominator
 from evenhand.utils.text import json_text, one_line, visible
 from evenhand.utils.working_time import compile_time
@@ -37,7 +38,7 @@ class _Screen(Console):
     """Standard output, whose reader may leave early."""
 
     def on_broken_pipe(self) -> None:
-        _to_nobody()
+        drop_output()
 
 
 def console() -> Console:
@@ -55,12 +56,7 @@ def reader_may_leave() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        _to_nobody()
-
-
-def _to_nobody() -> None:
-    """From here on standard output goes nowhere; Python would complain at the end about what is left."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
 
 
 def print_csv(table: pa.Table) -> None:
