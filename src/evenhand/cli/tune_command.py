@@ -67,13 +67,13 @@ def command(
     from evenhand.cli import show
     from evenhand.cli.plan import make_plan
     from evenhand.experiments.goals import check_pick, parse_goals
-    from evenhand.experiments.output import check_model, search_folder, write_search
+    from evenhand.experiments.output import check_model_folder, search_folder, write_search
     from evenhand.experiments.tracking import tracking
     from evenhand.experiments.tune import tune
     from evenhand.utils.progress import task
 
     chosen = check_pick(pick, len(parse_goals(metric)))
-    check_model(model, out, refit, force)
+    check_model_folder(model, out, refit, force)
     plan = make_plan(
         data,
         [method],

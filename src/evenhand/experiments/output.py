@@ -1,4 +1,4 @@
-"""The folder of a run: results, recommendations and the resolved configuration, never written over."""
+"""The folder of a run or a search: results, lists, trials and the resolved configuration, never written over."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def search_folder(out: str, force: bool, local: bool) -> Iterator[Path]:
         raise
 
 
-def check_model(model: str | None, out: str, refit: bool, force: bool) -> None:
+def check_model_folder(model: str | None, out: str, refit: bool, force: bool) -> None:
     """Refuse a place for the model that could not be written to after the search, before it begins."""
     if model is None:
         if refit:
