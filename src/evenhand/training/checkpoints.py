@@ -162,7 +162,7 @@ class Checkpoints:
         """Keep the newest checkpoints that are whole; remove the rest, and what a killed process left half written."""
         assert self.folder is not None
         kept = [number for number, path in self._found() if path not in self._damaged][-_KEPT:]
-        for path in self.folder.iterdir():
+        for path in filter(Path.is_file, list(self.folder.iterdir())):
             old = self._files.fullmatch(path.name) and int(path.name.partition("-")[0]) not in kept
             if old or path.suffix == ".partial":
                 path.unlink(missing_ok=True)
