@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from evenhand.metrics.catalogue import FRONT, GLANCE, HEADLINE, METRICS
-from evenhand.metrics.statistics import Estimate, compare_metric, estimate_metric
+from evenhand.metrics.statistics import Estimate, brief, compare_metric, estimate_metric
 from evenhand.metrics.users import UserMetrics
 from evenhand.training.evaluation import Results
 from evenhand.training.method import Fit, Method
@@ -204,15 +204,13 @@ def headline(results: Results) -> str:
         return ""
     k = headline_k(tuple(results))
     users = [one.users for one in results[k]]
-    values = [f"{METRICS[name].title}@{k} {_with_interval(estimate_metric(users, name))}" for name in FRONT]
+    found = {name: estimate_metric(users, name) for name in FRONT}
+    values = [
+        f"{METRICS[name].title}@{k} {'undefined' if math.isnan(one.value) else brief(one)}"
+        for name, one in found.items()
+    ]
     meaning = f"{METRICS[HEADLINE].title}: {METRICS[HEADLINE].meaning}"
     return f"{'; '.join(values)}. {meaning}, from 0 to 1."
-
-
-def _with_interval(one: Estimate) -> str:
-    if math.isnan(one.value):
-        return "undefined"
-    return f"{one.value:.4f}" + ("" if one.low is None else f" [{one.low:.4f}, {one.high:.4f}]")
 
 
 def _mean(fit: Fit, k: int, name: str) -> float:
