@@ -14,8 +14,8 @@ from evenhand.audit.audit_files import write_text
 from evenhand.audit.result import Audit, Contrast, Finding, SystemRow
 from evenhand.audit.run_audit import audit as run_audit
 from evenhand.data.splits import Split
-from evenhand.experiments.aims import ACCURACY, Answer
 from evenhand.experiments.compare import CompareResult
+from evenhand.experiments.verdict import ACCURACY, Answer
 from evenhand.metrics.catalogue import HISTORY
 from evenhand.report.accuracy_charts import slice_figures, tradeoff_figure
 from evenhand.report.exposure_charts import confusion_figure, exposure_figure, lorenz_figure
