@@ -16,7 +16,7 @@ import numpy as np
 from evenhand.data.splits import Split, held_out_share
 from evenhand.methods import parse
 from evenhand.paper.experiment import Experiment, load_published_split, recipe
-from evenhand.paper.hyperparameters import tuned_for
+from evenhand.paper.published import tuned_for
 from evenhand.training.run import train
 from evenhand.training.trained import Trained
 

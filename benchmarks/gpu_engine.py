@@ -22,8 +22,8 @@ import evenhand as eh
 from evenhand.data.popularity import hot_items
 from evenhand.samplers.auc import prior
 from evenhand.samplers.base import bind
-from evenhand.training.engines.fused import FusedSteps
 from evenhand.training.engines.fused_tables import Distribution, Rule, Shape, Table, distribution_and_rule
+from evenhand.training.engines.triton_engine import FusedSteps
 from evenhand.training.trainer import Trainer
 from evenhand.utils import keyed
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from evenhand.experiments.goals import Pick, parse_goals
-from evenhand.experiments.search_result import TuneResult, picked_trial
+from evenhand.experiments.search_result import Trial, TuneResult, Verdict, picked_trial
 from evenhand.experiments.search_space import search_space
-from evenhand.experiments.trials import Trial, Verdict
 from evenhand.methods import parse
 
 FRONT = ((0.400, 0.680), (0.395, 0.650), (0.380, 0.645), (0.350, 0.640))

@@ -23,7 +23,7 @@ from evenhand.audit.gates import GateResult, parse_gate
 from evenhand.audit.result import Finding
 from evenhand.audit.run_audit import audit
 from evenhand.cli import show
-from evenhand.cli.searching import trials_at_once
+from evenhand.cli.tune_command import trials_at_once
 from evenhand.data.popularity import HotRule
 from evenhand.data.write import write_table
 from evenhand.experiments.compare import compare
@@ -92,9 +92,9 @@ def test_everything_printed_stays_text(what: str) -> None:
 
 def show_odd(what: str) -> None:
     if what == "sentence":
-        show.print_sentence(show.console(), f"a {ODD}")
+        show.print_sentence(f"a {ODD}")
     elif what == "note":
-        show.print_notes(show.console(), [ODD])
+        show.print_notes([ODD])
     elif what == "heading":
         show.print_listing(["metric", ODD], [["a", "b"]])
     elif what == "cell":
@@ -107,15 +107,15 @@ def show_odd(what: str) -> None:
         from evenhand.metrics.statistics import summarise
 
         metrics = {name: summarise([0.5]) for name in METRICS}
-        show.print_rows(show.console(), [Row(f"a {ODD}", None, None, 10, metrics)], f"t {ODD}")
+        show.print_rows([Row(f"a {ODD}", None, None, 10, metrics)], f"t {ODD}")
 
 
 def test_a_long_sentence_is_not_broken_where_it_could_pass_for_a_command() -> None:
     words = "word " * 199 + "::error::" + "x" * 300
     screen = Screen(terminal=False)
     with redirect_stdout(screen):
-        show.print_sentence(show.console(), f"{words} ::stop::")
-        show.print_notes(show.console(), [words])
+        show.print_sentence(f"{words} ::stop::")
+        show.print_notes([words])
     assert not [line for line in screen.printed.split("\n") if line.lstrip().startswith("::")]
 
 

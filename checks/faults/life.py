@@ -80,7 +80,6 @@ def live(life: Life, told: Path) -> None:
     from evenhand.baselines.blend import Workshop
     from evenhand.cli import main
     from evenhand.training import checkpoints as checkpoint
-    from evenhand.training.spread_checkpoints import SpreadCheckpoints
     from evenhand.training.trainer import Trainer
 
     lines = os.open(told, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -94,13 +93,13 @@ def live(life: Life, told: Path) -> None:
 
         return run(self, stopping, evaluator, saved, resume=resume, on_epoch=then)
 
-    for kind in (checkpoint.Checkpoints, SpreadCheckpoints):
+    save = checkpoint.Checkpoints.save
 
-        def recorded(self: Any, tensors: Any, facts: Any, save: Any = kind.save) -> None:
-            save(self, tensors, facts)
-            os.write(lines, f"saved {_name(self.folder)} {len(facts['history'])}\n".encode())
+    def recorded(self: Any, tensors: Any, facts: Any) -> None:
+        save(self, tensors, facts)
+        os.write(lines, f"saved {_name(self.folder)} {len(facts['history'])}\n".encode())
 
-        kind.save = recorded  # type: ignore[method-assign]
+    checkpoint.Checkpoints.save = recorded  # type: ignore[method-assign]
     keep = Workshop._write
 
     def kept(self: Any, method: Any, part: Any, record: Any) -> None:

@@ -108,19 +108,7 @@ def random_batch(bound: BoundSampler, users: Tensor, n: int = 1, seed: int = 0) 
 
 def one_replica(batch: Batch, replica: int) -> Batch:
     """The same batch as one replica alone would see it."""
-
-    def only(x: Tensor | None) -> Tensor | None:
-        return None if x is None else x[replica : replica + 1]
-
-    return Batch(
-        users=batch.users[replica : replica + 1],
-        positives=only(batch.positives),
-        uniforms=batch.uniforms[replica : replica + 1],
-        shared=batch.shared[replica : replica + 1],
-        user_vectors=only(batch.user_vectors),
-        item_vectors=only(batch.item_vectors),
-        n=batch.n,
-    )
+    return batch.split(1)[replica]
 
 
 def chi_square_p(counts: np.ndarray, probabilities: np.ndarray) -> float:

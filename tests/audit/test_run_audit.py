@@ -21,7 +21,7 @@ from evenhand.audit.slices import by_values
 from evenhand.metrics.catalogue import METRICS
 from run_cli import small_log
 
-ROOMS = ("audit.slices", "audit.findings", "audit.gates", "audit.intervals", "cli.audit_summary")
+ROOMS = ("audit.slices", "audit.findings", "audit.gates", "audit.intervals", "cli.show")
 
 
 def table(rows: dict[str, str], **more: Any) -> pa.Table:

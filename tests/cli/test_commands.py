@@ -348,7 +348,7 @@ def test_help_tells_the_defaults_that_the_library_has() -> None:
     values = {}
     for group in (Training, Sampling):
         for name, hint in get_type_hints(group, include_extras=True).items():
-            found = re.search(r"\(default ([0-9.]+)\)", get_args(hint)[1].help)
+            found = re.search(r"\(default ([0-9.]+)\)", get_args(hint)[1])
             if found:
                 values[name] = float(found[1])
     assert values == {name: held[name] for name in values}
@@ -495,7 +495,7 @@ def test_samplers_that_make_no_sense_are_refused(methods: str, sampler: str, mes
 def drawn(rows: list[Row], width: int) -> tuple[list[str], list[str]]:
     """(the lines, the notes) on a terminal of this width."""
     out = Console(width=width, file=StringIO(), color_system=None)
-    notes = show.print_rows(out, rows, "title")
+    notes = show.print_rows(rows, "title", out)
     return out.file.getvalue().splitlines(), notes  # type: ignore[attr-defined]
 
 
@@ -541,7 +541,7 @@ def test_the_best_of_each_column_is_starred() -> None:
     (only,) = (line for line in drawn([row("a", 0.1)], 200)[0] if line.startswith("a"))
     assert "*" not in only
     out = Console(width=200, file=StringIO(), force_terminal=True)
-    show.print_rows(out, [row("a", 0.1), row("b", 0.3)], "title")
+    show.print_rows([row("a", 0.1), row("b", 0.3)], "title", out)
     assert "\x1b[1;32m.3000*" in out.file.getvalue()  # type: ignore[attr-defined]
 
 

@@ -18,11 +18,10 @@ from hypothesis import strategies as st
 import evenhand as eh
 from evenhand.data.splits import Split
 from evenhand.experiments.goals import PICKS, Point, accurate_first, front_of, knee_of, parse_goals, picked_of
-from evenhand.experiments.search_result import front_trials, picked_trial
+from evenhand.experiments.search_result import Trial, Verdict, front_trials, picked_trial
 from evenhand.experiments.search_space import Choice
 from evenhand.experiments.study import Study
-from evenhand.experiments.trials import Trial, TrialEvaluator, Verdict, tuning_split
-from evenhand.experiments.tune import TuneResult, tune
+from evenhand.experiments.tune import TrialEvaluator, TuneResult, tune, tuning_split
 from evenhand.methods import parse
 from evenhand.metrics.catalogue import METRICS
 from evenhand.metrics.student_t import t_quantile

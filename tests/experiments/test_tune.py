@@ -21,9 +21,9 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.encoders import ENCODERS, MF
 from evenhand.experiments.compare import compare
+from evenhand.experiments.search_result import Verdict
 from evenhand.experiments.search_space import FIXED, RANGES, Choice, Range, parse_range, search_space
-from evenhand.experiments.trials import TrialEvaluator, Verdict, tuning_split
-from evenhand.experiments.tune import TuneResult, tune
+from evenhand.experiments.tune import TrialEvaluator, TuneResult, tune, tuning_split
 from evenhand.methods import BASELINES, METHODS, parse
 from evenhand.samplers import AUCSampler
 from evenhand.training import Settings, train

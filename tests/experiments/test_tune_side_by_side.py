@@ -14,10 +14,10 @@ import torch
 
 from evenhand.data.splits import Split
 from evenhand.encoders import MF
+from evenhand.experiments.search_result import Verdict
 from evenhand.experiments.search_space import Choice
 from evenhand.experiments.study import Study
-from evenhand.experiments.trials import TrialEvaluator, Verdict
-from evenhand.experiments.tune import ON_GPU, TuneResult, group_size, together, tune
+from evenhand.experiments.tune import ON_GPU, TrialEvaluator, TuneResult, group_size, together, tune
 from evenhand.methods import parse
 from evenhand.samplers import AUCSampler, UniformSampler
 from evenhand.training import Settings, train, trained

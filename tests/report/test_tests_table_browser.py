@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.experiments.aims import AIMS, Answer
+from evenhand.experiments.verdict import AIMS, Answer
 from evenhand.metrics.statistics import Estimate
 from evenhand.report.audit_page import audit_page
 from in_browser import HOSTILE, opening

@@ -244,7 +244,7 @@ def test_another_run_is_refused_by_name(tmp_path: Path, changes: dict[str, Any],
 
 
 def test_a_newer_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "FORMAT", 2)
+    monkeypatch.setattr(Checkpoints, "format", 2)
     written(tmp_path)
     monkeypatch.undo()
     before = content(tmp_path)

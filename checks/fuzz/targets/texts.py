@@ -22,7 +22,7 @@ from evenhand.audit.result import Finding
 from evenhand.cli import show
 from evenhand.cli.audit_command import _named
 from evenhand.cli.inputs import list_lengths
-from evenhand.cli.searching import trials_at_once
+from evenhand.cli.tune_command import trials_at_once
 from evenhand.data.popularity import HotRule
 from evenhand.data.reading.columns import Column
 from evenhand.data.reading.read import read_columns
@@ -66,9 +66,8 @@ def _terminal(data: bytes, folder: Path) -> None:
     text = _text(data)
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-        screen = show.console()
-        show.print_sentence(screen, f"a{text}")
-        show.print_notes(screen, [text])
+        show.print_sentence(f"a{text}")
+        show.print_notes([text])
         show.print_listing(["metric", text], [["ohr", text]])
         show.print_json({"name": text})
         out.flush()

@@ -46,7 +46,7 @@ def _run() -> int:
     except usage_problem as problem:
         _leave(_usage(problem), 2)
     except BrokenPipeError:  # the reader has what it wanted
-        _drop_output()
+        drop_output()
         return 0
     except (MemoryError, RuntimeError) as problem:
         from evenhand.utils.memory import is_shortage
@@ -55,7 +55,7 @@ def _run() -> int:
             raise
         _leave("there is not enough memory for this; ask for less at a time, or give it a larger machine.", 1)
     except OSError as problem:
-        _drop_output()
+        drop_output()
         _leave(f"{problem.filename or 'the output cannot be written'}: {problem.strerror or problem}.", 2)
 
 
@@ -86,8 +86,8 @@ def _ready_output() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _drop_output() -> None:
-    """What is left to be printed goes nowhere, or Python would try again at the end and complain."""
+def drop_output() -> None:
+    """From here on standard output goes nowhere; Python would complain at the end about what is left."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

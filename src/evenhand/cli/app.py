@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import typer
 
-from evenhand.cli import (
-    audit_command,
-    benchmark_command,
-    compare_command,
-    data_command,
-    evaluate_command,
-    export_command,
-    methods_command,
-    metrics_command,
-    recommend_command,
-    reproduce_command,
-    rerank_command,
-    serve_command,
-    similar_command,
-    train_command,
-    tune_command,
-    update_command,
+from evenhand.cli.options import as_command, check_over_ranks
+
+COMMANDS = (
+    *("compare", "train", "tune", "recommend", "rerank", "serve", "similar", "export", "update", "evaluate", "audit"),
+    *("benchmark", "methods", "metrics"),
 )
-from evenhand.cli.options import check_over_ranks, quietable
+"""Each is the function `command` in a file of its own, `NAME_command.py`."""
+GROUPS = ("data", "reproduce")
+"""Commands with commands of their own, which are the Typer `app` of such a file."""
 
 app = typer.Typer(
     name="evenhand",
@@ -32,27 +24,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("compare")(compare_command.command)
-app.command("train")(train_command.command)
-app.command("tune")(tune_command.command)
-app.command("recommend")(recommend_command.command)
-app.command("rerank")(rerank_command.command)
-app.command("serve")(serve_command.command)
-app.command("similar")(similar_command.command)
-app.command("export")(export_command.command)
-app.command("update")(update_command.command)
-app.command("evaluate")(evaluate_command.command)
-app.command("audit")(audit_command.command)
-app.command("benchmark")(benchmark_command.command)
-app.command("methods")(methods_command.command)
-app.command("metrics")(metrics_command.command)
-app.add_typer(data_command.app, name="data")
-app.add_typer(reproduce_command.app, name="reproduce")
-
-for commands in (app, data_command.app, reproduce_command.app):
-    for one in commands.registered_commands:
-        assert one.callback is not None
-        one.callback = quietable(one.callback)
+for name in COMMANDS:
+    app.command(name)(as_command(import_module(f"evenhand.cli.{name}_command").command))
+for name in GROUPS:
+    group = import_module(f"evenhand.cli.{name}_command").app
+    for one in group.registered_commands:
+        one.callback = as_command(one.callback)
+    app.add_typer(group, name=name)
 
 
 @app.callback(invoke_without_command=True)

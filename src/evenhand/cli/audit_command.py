@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.options import flattened
 from evenhand.utils.errors import InputError
+from evenhand.utils.text import one_line
 
 if TYPE_CHECKING:
     from evenhand.audit.gates import GateResult
@@ -22,73 +22,51 @@ if TYPE_CHECKING:
 class Naming:
     """What the lists call their columns; users and items are called as in train or just user and item."""
 
-    rec_user: Annotated[
-        str | None, typer.Option(help="Column of user ids in the lists.", rich_help_panel="Reading")
-    ] = None
-    rec_item: Annotated[
-        str | None, typer.Option(help="Column of item ids in the lists.", rich_help_panel="Reading")
-    ] = None
-    rank: Annotated[
-        str | None, typer.Option(help="Column of ranks, the first item lowest.", rich_help_panel="Reading")
-    ] = None
-    score: Annotated[
-        str | None, typer.Option(help="Column of scores, the first item highest.", rich_help_panel="Reading")
-    ] = None
+    panel = "Reading"
+    rec_user: Annotated[str | None, "Column of user ids in the lists."] = None
+    rec_item: Annotated[str | None, "Column of item ids in the lists."] = None
+    rank: Annotated[str | None, "Column of ranks, the first item lowest."] = None
+    score: Annotated[str | None, "Column of scores, the first item highest."] = None
 
 
 @dataclass(frozen=True)
 class Checking:
     """What CI asks for."""
 
-    fail_if: Annotated[
-        list[str] | None,
-        typer.Option(help="Exit 1 where this holds: ohr@10>0.6, a.ndcg@10<b.ndcg@10.", rich_help_panel="CI"),
-    ] = None
-    baseline: Annotated[
-        str | None, typer.Option(help="An earlier audit (--save) to compare with.", rich_help_panel="CI")
-    ] = None
-    save: Annotated[str | None, typer.Option(help="Write the audit as JSON to this file.", rich_help_panel="CI")] = None
-    junit: Annotated[
-        str | None, typer.Option(help="Write the gates as JUnit XML to this file.", rich_help_panel="CI")
-    ] = None
-    github: Annotated[
-        bool, typer.Option("--github", help="Print annotations for a GitHub run.", rich_help_panel="CI")
-    ] = False
+    panel = "CI"
+    fail_if: Annotated[list[str] | None, "Exit 1 where this holds: ohr@10>0.6, a.ndcg@10<b.ndcg@10."] = None
+    baseline: Annotated[str | None, "An earlier audit (--save) to compare with."] = None
+    save: Annotated[str | None, "Write the audit as JSON to this file."] = None
+    junit: Annotated[str | None, "Write the gates as JUnit XML to this file."] = None
+    github: Annotated[bool, "Print annotations for a GitHub run."] = False
 
 
 @dataclass(frozen=True)
 class Known:
     """What else is known of users and items."""
 
-    users_file: Annotated[str | None, typer.Option(help="Attributes of users, by id.", rich_help_panel="Slices")] = None
-    items_file: Annotated[str | None, typer.Option(help="Attributes of items, by id.", rich_help_panel="Slices")] = None
-    title: Annotated[str | None, typer.Option(help="Column of --items-file with titles.", rich_help_panel="Slices")] = (
-        None
-    )
-    slice_by: Annotated[
-        list[str] | None, typer.Option(help="Column to slice by; may be repeated.", rich_help_panel="Slices")
-    ] = None
+    panel = "Slices"
+    users_file: Annotated[str | None, "Attributes of users, by id."] = None
+    items_file: Annotated[str | None, "Attributes of items, by id."] = None
+    title: Annotated[str | None, "Column of --items-file with titles."] = None
+    slice_by: Annotated[list[str] | None, "Column to slice by; may be repeated."] = None
 
 
-@flattened
 def command(
-    train: Annotated[str, typer.Option(help="The interactions the lists were made from.")],
+    train: Annotated[str, "The interactions the lists were made from."],
     recs: Annotated[
-        list[str],
-        typer.Option(
-            help="Lists as NAME=FILE, with user, item and rank or score; repeatable. Findings are about the winner."
-        ),
+        list[str], "Lists as NAME=FILE, with user, item and rank or score; repeatable. Findings are about the winner."
     ],
     naming: Naming,
     known: Known,
     checking: Checking,
     reading: opt.Reading,
-    test: Annotated[str | None, typer.Option(help="The interactions that were held out.")] = None,
+    test: Annotated[str | None, "The interactions that were held out."] = None,
     validation: opt.KnownToo = None,
     k: opt.Ks = "5,10,20",
     hot: opt.Hot = "honest",
-    out: Annotated[str | None, typer.Option(help="Write a report to this .html file.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over files that exist.")] = False,
+    out: Annotated[str | None, "Write a report to this .html file."] = None,
+    force: Annotated[bool, "Write over files that exist."] = False,
     json: opt.Json = False,
 ) -> None:
     """Audit recommendation lists of any system: accuracy, popularity bias, exposure, with intervals."""
@@ -179,34 +157,32 @@ def _write(
 
 def _print(found: Audit, written: list[str]) -> None:
     from evenhand.cli import show
-    from evenhand.cli.audit_summary import headings, lines, tenths
 
-    screen = show.console()
+    width = show.console().width
     for finding in found.findings:
-        show.print_sentence(screen, f"• {finding.sentence}")
-    cells = list(lines(found))
-    fits = show.width_of([headings(found), *cells]) <= screen.width
+        show.print_sentence(f"• {finding.sentence}")
+    headings, cells = ["metric", *found.systems], list(show.audit_lines(found, intervals=True))
+    fits = show.width_of([headings, *cells]) <= width
     intervals = ", with 95 % intervals over users" if fits else ""
-    show.print_sentence(screen, f"top {found.k}{intervals} (all metrics: --json)")
-    show.print_listing(headings(found), cells if fits else lines(found, intervals=False))
+    show.print_sentence(f"top {found.k}{intervals} (all metrics: --json)")
+    show.print_listing(headings, cells if fits else show.audit_lines(found, intervals=False))
     narrow = [] if fits else ["a wider terminal shows the intervals too; --out and --json have them."]
-    by_tenth = tenths(found)
-    if show.width_of(by_tenth) <= screen.width:
+    by_tenth = show.audit_tenths(found)
+    if show.width_of(by_tenth) <= width:
         show.print_listing(by_tenth[0], by_tenth[1:])
-    show.print_notes(screen, [f"hot are {found.data['hot_rule']}", *found.notes, *narrow])
+    show.print_notes([f"hot are {found.data['hot_rule']}", *found.notes, *narrow])
     for change in found.changes:
         if change.beyond_uncertainty:
             way = {True: ", for the worse", False: ", for the better", None: ""}[change.worse]
             values = f"{change.before.value:.4f} to {change.after.value:.4f}"
             name = f"{change.metric}@{change.k} of {change.name}"
-            show.print_sentence(screen, f"changed: {name} went from {values}{way}.")
+            show.print_sentence(f"changed: {name} went from {values}{way}.")
     if written:
-        show.print_sentence(screen, f"Written to {', '.join(written)}")
+        show.print_sentence(f"Written to {', '.join(written)}")
 
 
 def _tell(found: Audit, results: list[GateResult], github: bool, stream: Any) -> None:
     from evenhand.audit.document import github_lines
-    from evenhand.utils.text import one_line
 
     if github:
         for line in github_lines(found, results):

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.options import flattened
-from evenhand.utils.errors import InputError, RunError
+from evenhand.utils.errors import InputError, RunError, unknown
 
 if TYPE_CHECKING:
     from evenhand.experiments.suite import Suite, Test
 
 
-@flattened
 def command(
     reading: opt.Reading,
     data: Annotated[
@@ -25,21 +23,16 @@ def command(
         typer.Argument(help="Data sets of the suite, or your own logs: files or folders. Default: the whole suite."),
     ] = None,
     tests: Annotated[
-        str | None,
-        typer.Option(help="iid, shift, time, exposure or given, separated by commas. Default: all that there are."),
+        str | None, "iid, shift, time, exposure or given, separated by commas. Default: all that there are."
     ] = None,
-    methods: Annotated[
-        str | None, typer.Option(help="Methods, separated by commas; lightgcn/dns names the encoder too.")
-    ] = None,
-    seeds: Annotated[int, typer.Option(help="Seeds of methods that depend on them.")] = 3,
-    tune: Annotated[int, typer.Option(help="Trials of each method's search on validation.")] = 8,
-    budget: Annotated[str | None, typer.Option(help="Time of the recipe: 90s, 10m, 1h.")] = None,
-    out: Annotated[str, typer.Option(help="Folder for scoreboard.md and scoreboard.html.")] = "scoreboard",
-    results: Annotated[
-        str | None, typer.Option(help="Folder where finished cells are kept. Default: OUT/results.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    force: Annotated[bool, typer.Option("--force", help="Run finished cells again.")] = False,
+    methods: Annotated[str | None, "Methods, separated by commas; lightgcn/dns names the encoder too."] = None,
+    seeds: Annotated[int, "Seeds of methods that depend on them."] = 3,
+    tune: Annotated[int, "Trials of each method's search on validation."] = 8,
+    budget: Annotated[str | None, "Time of the recipe: 90s, 10m, 1h."] = None,
+    out: Annotated[str, "Folder for scoreboard.md and scoreboard.html."] = "scoreboard",
+    results: Annotated[str | None, "Folder where finished cells are kept. Default: OUT/results."] = None,
+    device: Annotated[str, "auto, cpu or cuda."] = "auto",
+    force: Annotated[bool, "Run finished cells again."] = False,
     json: opt.Json = False,
     data_dir: opt.DataDir = None,
 ) -> None:
@@ -107,7 +100,6 @@ def _tests(
 ) -> list[Test]:
     from evenhand.cli.inputs import is_dataset
     from evenhand.experiments.suite import dataset_tests, own_tests
-    from evenhand.utils.errors import unknown
 
     if not data:
         found = list(suite.named((), tests))
@@ -138,7 +130,6 @@ def _print(board: dict[str, Any], page: Path, failed: int) -> None:
 
     heads = ("data", "test", "method", "recall@20", "NDCG@20", "exposure gap", "top tenth", "seconds", "memory")
     show.print_listing(heads, scoreboard_rows(board))
-    screen = show.console()
     if failed:
-        show.print_notes(screen, [f"{failed} cells failed; they are marked, and tried again by the same command."])
-    show.print_sentence(screen, f"Written to {page}/: scoreboard.md, scoreboard.html")
+        show.print_notes([f"{failed} cells failed; they are marked, and tried again by the same command."])
+    show.print_sentence(f"Written to {page}/: scoreboard.md, scoreboard.html")

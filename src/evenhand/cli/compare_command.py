@@ -6,11 +6,9 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from evenhand.cli import options as opt
-from evenhand.cli.options import flattened
 from evenhand.utils.errors import InputError, RunError
+from evenhand.utils.text import count, one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from evenhand.experiments.compare import CompareResult
 
 
-@flattened
 def command(
     data: opt.Data,
     training: opt.Training,
@@ -29,21 +26,16 @@ def command(
     splitting: opt.Splitting,
     reading: opt.Reading,
     methods: Annotated[
-        str, typer.Option(help="Methods and baselines, separated by commas; parameters as name:key=value.")
+        str, "Methods and baselines, separated by commas; parameters as name:key=value."
     ] = "rns,pns,dns,auc-ns",
-    tune: Annotated[
-        int, typer.Option(help="First search each method's parameters on validation, in this number of trials.")
-    ] = 0,
+    tune: Annotated[int, "First search each method's parameters on validation, in this number of trials."] = 0,
     tests: Annotated[
-        str | None,
-        typer.Option(help="Compare by several kinds of test, each with its own split: iid, shift and time."),
+        str | None, "Compare by several kinds of test, each with its own split: iid, shift and time."
     ] = None,
-    refit: Annotated[
-        bool, typer.Option("--refit", help="Fit every method to train + validation once all is chosen, then test.")
-    ] = False,
+    refit: Annotated[bool, "Fit every method to train + validation once all is chosen, then test."] = False,
     k: opt.Ks = "5,10,20",
     hot: opt.Hot = None,
-    out: Annotated[str | None, typer.Option(help="Folder for results, recommendations and a report.")] = None,
+    out: Annotated[str | None, "Folder for results, recommendations and a report."] = None,
     force: opt.Force = False,
     resume: opt.Resume = False,
     json: opt.Json = False,
@@ -53,9 +45,8 @@ def command(
 ) -> None:
     """Train several methods alike and compare their accuracy and popularity bias."""
     from evenhand.cli import show
-    from evenhand.cli.inputs import load_source
+    from evenhand.cli.inputs import flags_given, load_source
     from evenhand.cli.plan import make_plan
-    from evenhand.cli.searching import flags_given
     from evenhand.experiments.compare import compare, compare_tests
     from evenhand.experiments.output import run_folder, write_comparison
     from evenhand.experiments.tracking import tracking
@@ -123,7 +114,7 @@ def _splittings(tests: str | None, data: str, splitting: opt.Splitting, refit: b
     """The split of each test that is asked for; options that would have no effect are refused."""
     from evenhand.cli.inputs import is_dataset
     from evenhand.data.reading.sources import given_parts
-    from evenhand.experiments.aims import AIMS, aims_named
+    from evenhand.experiments.verdict import AIMS, aims_named
 
     if refit and splitting.protocol == "paper":
         raise InputError("--refit belongs to the honest protocol; the paper's has no validation part.")
@@ -148,7 +139,6 @@ def _report(
 ) -> Path | InputError | None:
     """Write the report: where it is, or why the disk did not take it; a report never costs the run's results."""
     from evenhand.report import Origin, write_comparison_report
-    from evenhand.utils.text import one_line
 
     assert plan.folder is not None
     path = plan.folder / "report.html"
@@ -180,10 +170,8 @@ def _titles(data: str, data_dir: str | None) -> pa.Table | None:
 
 def _print(result: CompareResult, title: str, folder: Path | None, report: Path | None) -> None:
     from evenhand.cli import show
-    from evenhand.utils.text import count
 
-    screen = show.console()
-    shortened = show.print_rows(screen, result.rows, title)
+    shortened = show.print_rows(result.rows, title)
     chosen = [
         f"{label}, best of {count(len(found.trials), 'trial')}: "
         + ", ".join(f"{name}={value}" for name, value in found.parameters.items())
@@ -195,7 +183,6 @@ def _print(result: CompareResult, title: str, folder: Path | None, report: Path 
     )
     splits = {one.description: None for one in (result, *result.by_test.values())}
     show.print_notes(
-        screen,
         [
             *(f"split {words}" for words in splits),
             *chosen,
@@ -206,11 +193,11 @@ def _print(result: CompareResult, title: str, folder: Path | None, report: Path 
         ],
     )
     if len(result.answers) > 1:
-        screen.print()
-        show.print_answers(screen, result.answers)
-    show.print_sentence(screen, f"\n{result.sentence}")
+        print()
+        show.print_answers(result.answers)
+    show.print_sentence(f"\n{result.sentence}")
     if folder is not None:
         files = "results.json, recommendations.parquet, config.json" + (", report.html" if report else "")
-        show.print_sentence(screen, f"Written to {folder}/: {files}")
+        show.print_sentence(f"Written to {folder}/: {files}")
         if report is not None:
-            show.print_sentence(screen, f"Open the report in a browser: {report}")
+            show.print_sentence(f"Open the report in a browser: {report}")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.options import flattened
+from evenhand.utils.errors import unknown
 
 app = typer.Typer(help="List, describe, split and fetch datasets.", no_args_is_help=True)
 
@@ -48,7 +49,6 @@ def list_(data_dir: opt.DataDir = None, json: opt.Json = False) -> None:
 
 
 @app.command("describe")
-@flattened
 def describe(
     data: opt.Data,
     reading: opt.Reading,
@@ -79,14 +79,13 @@ def describe(
         ),
     ):
         screen.print(f"{label:15} {value}", highlight=False)
-    show.print_notes(screen, found.notes)
+    show.print_notes(found.notes)
 
 
 @app.command("split")
-@flattened
 def split(
     data: opt.Data,
-    out: Annotated[str, typer.Option(help="Folder for train, validation and test.")],
+    out: Annotated[str, "Folder for train, validation and test."],
     reading: opt.Reading,
     how: Annotated[str, typer.Option("--how", "--split", help=f"How test is drawn: {opt.SPLITS}.")] = "random",
     test: Annotated[float, typer.Option("--test-share", help="Share of the pairs in test.")] = 0.2,
@@ -96,21 +95,18 @@ def split(
     validation_how: Annotated[
         str | None, typer.Option("--validation", help="How validation is drawn; else as test is.")
     ] = None,
-    test_from: Annotated[str | None, typer.Option(help="Split by time: test is from this date or number on.")] = None,
-    gap: Annotated[str, typer.Option(help="Split by time: leave out so much before each part (7d, 12h).")] = "0",
-    split_seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
+    test_from: Annotated[str | None, "Split by time: test is from this date or number on."] = None,
+    gap: Annotated[str, "Split by time: leave out so much before each part (7d, 12h)."] = "0",
+    split_seed: Annotated[int, "Seed of the split."] = 0,
     form: Annotated[str, typer.Option("--to", help="parquet, csv or tsv.")] = "csv",
     force: opt.Force = False,
     json: opt.Json = False,
     data_dir: opt.DataDir = None,
 ) -> None:
     """Divide a log into files of train, validation and test, to evaluate any recommender on."""
-    from pathlib import Path
-
     from evenhand.cli import inputs, show
     from evenhand.data.write import ENDINGS, write_table
     from evenhand.utils.atomic import atomic_folder, check_folder
-    from evenhand.utils.errors import unknown
 
     if f".{form}" not in ENDINGS:
         raise unknown("form of a table", form, [ending.lstrip(".") for ending in ENDINGS])
@@ -136,10 +132,9 @@ def split(
     if json:
         show.print_json({"folder": out, "split": made.description, "pairs": sizes})
         return
-    screen = show.console()
-    show.print_notes(screen, [f"split {made.description}", *log.notes, *made.notes])
+    show.print_notes([f"split {made.description}", *log.notes, *made.notes])
     counts = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
-    show.print_sentence(screen, f"Written to {out}/: {', '.join(files)} (pairs: {counts}).")
+    show.print_sentence(f"Written to {out}/: {', '.join(files)} (pairs: {counts}).")
 
 
 @app.command("fetch")
@@ -157,4 +152,4 @@ def fetch(
     if json:
         show.print_json({"name": name, "folder": str(folder)})
     else:
-        show.print_sentence(show.console(), f"{name} is in {folder}.")
+        show.print_sentence(f"{name} is in {folder}.")

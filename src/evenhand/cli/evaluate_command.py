@@ -9,17 +9,15 @@ from typing import Annotated
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.options import flattened
 
 
-@flattened
 def command(
     recs: Annotated[
         str,
         typer.Argument(help="Lists, with columns user, item and rank or score; optionally seed and name."),
     ],
-    train: Annotated[str, typer.Option(help="The interactions the lists were made from.")],
-    test: Annotated[str, typer.Option(help="The interactions that were held out.")],
+    train: Annotated[str, "The interactions the lists were made from."],
+    test: Annotated[str, "The interactions that were held out."],
     reading: opt.Reading,
     k: opt.Ks = "5,10,20",
     hot: opt.Hot = "honest",
@@ -47,7 +45,6 @@ def command(
         rows = [row for one in found for row in one.to_json()["rows"]]
         show.print_json({"rows": rows, "hot": found[0].hot, "notes": notes})
         return
-    screen = show.console()
     table = [Row(one.name, None, None, row.k, row.metrics) for one in found for row in one.rows]
-    shortened = show.print_rows(screen, table, recs)
-    show.print_notes(screen, [f"hot are {found[0].hot}", *notes, *shortened])
+    shortened = show.print_rows(table, recs)
+    show.print_notes([f"hot are {found[0].hot}", *notes, *shortened])

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from evenhand.cli import options as opt
+from evenhand.utils.text import count, visible
 
 
 def command(
     model: Annotated[str, typer.Argument(help="A model folder that `evenhand train` wrote.")],
-    to: Annotated[str, typer.Option(help="parquet, npz or faiss.")],
-    out: Annotated[str, typer.Option(help="A folder for parquet and faiss, a .npz file for npz.")],
-    seed: Annotated[int | None, typer.Option(help="Another seed than the best one.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over what is there.")] = False,
+    to: Annotated[str, "parquet, npz or faiss."],
+    out: Annotated[str, "A folder for parquet and faiss, a .npz file for npz."],
+    seed: Annotated[int | None, "Another seed than the best one."] = None,
+    force: Annotated[bool, "Write over what is there."] = False,
     json: opt.Json = False,
 ) -> None:
     """Write the user and item vectors, with their ids, to files that other systems read."""
-    from pathlib import Path
-
     from evenhand.cli import show
     from evenhand.models.factors import load
     from evenhand.models.vector_files import check_export, export
-    from evenhand.utils.text import count, visible
 
     check_export(to, Path(out), force)
     loaded = load(model).as_vectors()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -195,23 +195,11 @@ def make_settings(training: Training, sampling: Sampling, protocol: ProtocolName
         raise InputError("--eval-users belongs to the honest protocol; the paper's evaluates all users.")
     if sampling.sampler_scores is not None and training.encoder != "lightgcn":
         raise InputError(f"--sampler-scores belongs to lightgcn, not to {training.encoder}.")
-    milestones = training.milestones
-    return Settings(
-        **_given(
-            epochs=training.epochs,
-            batch=training.batch,
-            lr=training.lr,
-            weight_decay=training.weight_decay,
-            l2=training.l2,
-            milestones=None if milestones is None else integers(milestones, "--milestones"),
-            patience=training.patience,
-            eval_users=training.eval_users,
-            updates=training.updates,
-            engine=training.engine,
-            deterministic=training.deterministic,
-            sampler_scores=sampling.sampler_scores,
-        )
-    ).under(protocol)
+    given = _given(**(asdict(training) | asdict(sampling)))
+    values = {field.name: given[field.name] for field in fields(Settings) if field.name in given}
+    if training.milestones is not None:
+        values["milestones"] = integers(training.milestones, "--milestones")
+    return Settings(**values).under(protocol)
 
 
 def make_methods(
@@ -244,6 +232,12 @@ def with_groups(methods: Sequence[Method], groups: str | None, items: Interactio
 
     values = {"groups": read_groups(groups, items, column)}
     return [one.having(values) if "groups" in one.parameters() else one for one in methods]
+
+
+def flags_given(training: Training, sampling: Sampling) -> set[str]:
+    """Parameters that a person set by a flag, so that a search leaves them alone."""
+    given = asdict(training) | asdict(sampling)
+    return {name for name, value in given.items() if value is not None and value is not False}
 
 
 def _given(**values: Any) -> dict[str, Any]:

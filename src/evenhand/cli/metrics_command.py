@@ -32,7 +32,6 @@ def command(json: opt.Json = False) -> None:
     ]
     show.print_listing(("metric", "group", "what it says", "formula", "average", "range"), rows)
     show.print_sentence(
-        show.console(),
         "\n↑ higher is better, ↓ lower. Averages: users (mean over all), served (over users with a list), paper (over "
         "all, an empty denominator as 0), defined (over users with a denominator), pooled (of sums over all users), "
         "items (of every item's slots). docs/metrics.md defines the symbols.",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.options import flattened
+from evenhand.utils.errors import InputError
+from evenhand.utils.text import count, one_line, visible
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,48 +25,32 @@ _JSON_ROW = 1200
 """Bytes of memory that one row of a JSON document takes while it is made, measured."""
 
 
-@flattened
 def command(
     context: typer.Context,
     model: opt.ModelFolder,
-    users: Annotated[str | None, typer.Option(help="A file with a column of user ids; all users without it.")] = None,
+    users: Annotated[str | None, "A file with a column of user ids; all users without it."] = None,
     k: Annotated[int, typer.Option("--k", "-k", help="Length of the lists.")] = 20,
     out: Annotated[
         str | None,
-        typer.Option(
-            help="A .parquet, .csv or .tsv file, a folder/ or s3://… for parquet files in parts, or "
-            "postgresql://USER@HOST/DATABASE; standard output (csv) without it."
-        ),
+        "A .parquet, .csv or .tsv file, a folder/ or s3://… for parquet files in parts, or "
+        "postgresql://USER@HOST/DATABASE; standard output (csv) without it.",
     ] = None,
-    table: Annotated[
-        str | None,
-        typer.Option(help=f"Table of a database, or schema.table (default {_TABLE}).", rich_help_panel="Lists"),
-    ] = None,
-    parts: Annotated[
-        int | None, typer.Option(help="Write this number of parts into the folder --out.", rich_help_panel="Lists")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over existing files, or a table.")] = False,
+    table: Annotated[str | None, f"Table of a database, or schema.table (default {_TABLE}).", "Lists"] = None,
+    parts: Annotated[int | None, "Write this number of parts into the folder --out.", "Lists"] = None,
+    force: Annotated[bool, "Write over existing files, or a table."] = False,
     json: opt.Json = False,
     *,
     filtering: opt.Filtering,
     new_users: Annotated[
-        str | None,
-        typer.Option(help="A file of what new users interacted with: recommend to them.", rich_help_panel="New users"),
+        str | None, "A file of what new users interacted with: recommend to them.", "New users"
     ] = None,
     fallback: Annotated[
-        bool,
-        typer.Option(
-            "--fallback",
-            help="Users without history get the popular items that the filters allow, marked in a column.",
-            rich_help_panel="New users",
-        ),
+        bool, "Users without history get the popular items that the filters allow, marked in a column.", "New users"
     ] = False,
     newcomers: opt.Newcomers,
     items_file: opt.ItemsFile = None,
     title: opt.Title = None,
-    seed: Annotated[
-        str | None, typer.Option(help="Another seed than the best one, or all for each.", rich_help_panel="Lists")
-    ] = None,
+    seed: Annotated[str | None, "Another seed than the best one, or all for each.", "Lists"] = None,
     reading: opt.ListReading,
 ) -> None:
     """Recommend k items to every user, to those in a file, or to new ones with a history.
@@ -79,10 +63,9 @@ def command(
     from evenhand.data.write import formulas_noted
     from evenhand.models.factors import load
     from evenhand.models.filters import Asked, joined, notes_of
+    from evenhand.models.id_lookup import positions
     from evenhand.models.spread_files import write_lists
-    from evenhand.utils.errors import InputError
     from evenhand.utils.memory import check_memory
-    from evenhand.utils.text import count, one_line, visible
 
     if users is not None and new_users is not None:
         raise InputError("--users and --new-users exclude each other; run the command once for each.")
@@ -93,25 +76,21 @@ def command(
     served = loaded
     titles = remembered.titles_for(loaded, items_file, title, said.get("item"))
     limits = _limits(filtering, items_file, said, loaded)
-    if chosen is not None:
-        limits["seed"] = chosen
-    left_out = None
+    which: dict[str, Any] = {"seed": chosen, "known": filtering.known, "fallback": fallback}
+    ids, strangers = None if users is None else _ids(users, "user", said, loaded), None
     if new_users is not None:
         how, more = remembered.reading_for(new_users, reading, context, loaded)
         history = _history(new_users, how)
         served = loaded.fold_in(history)
         notes += [*more, *served.known.notes]
-        left_out = _absent(history.user_ids, served.known.user_ids) if fallback else None
-    ids = None if users is None else _ids(users, "user", said, loaded)
-    strangers = None
-    if left_out is not None and len(left_out):
-        strangers = loaded.recommend(left_out, k, known=filtering.known, fallback=True, **limits)
+        left_out = history.user_ids.filter(positions(history.user_ids, served.known.user_ids) < 0)
+        if fallback and len(left_out):
+            strangers = loaded.recommend(left_out, k, **which, **limits)
 
     def finished(table: pa.Table) -> pa.Table:
         return loaded.titled(table.replace_schema_metadata(), titles)
 
     if folder is not None:
-        which = {"seed": limits.pop("seed", None), "known": filtering.known, "fallback": fallback}
         asked = Asked.of(served.known, ids, fallback=fallback, **limits)
         written = write_lists(
             served,
@@ -126,7 +105,7 @@ def command(
         notes += dict.fromkeys([*asked.notes, *(() if strangers is None else notes_of(strangers))])
         rows, into = sum(part.rows for part in written), f" in {count(len(written), 'part')}"
     else:
-        lists = served.recommend(ids, k, known=filtering.known, fallback=fallback, **limits)
+        lists = served.recommend(ids, k, **which, **limits)
         lists = lists if strangers is None else joined([lists, strangers])
         notes += notes_of(lists)
         lists, rows, into = finished(lists), len(lists), ""
@@ -157,7 +136,6 @@ def _target(out: str | None, parts: int | None, table: str | None, force: bool) 
     from evenhand.data.database import check_database, is_database, without_password
     from evenhand.data.reading.sources import is_uri
     from evenhand.data.write import ENDINGS, PartsFolder, check_target
-    from evenhand.utils.errors import InputError
     from evenhand.utils.world import World
 
     world = World.current()
@@ -197,7 +175,6 @@ def _limits(filtering: opt.Filtering, items_file: str | None, said: dict[str, st
     from evenhand.cli import remembered
     from evenhand.data.item_files import items_where
     from evenhand.data.reading.columns import NoRowsError
-    from evenhand.utils.errors import InputError
 
     found: dict[str, Any] = {}
     source = filtering.filter or items_file
@@ -227,7 +204,6 @@ def _limits(filtering: opt.Filtering, items_file: str | None, said: dict[str, st
 
 
 def _seed(text: str | None) -> int | str | None:
-    from evenhand.utils.errors import InputError
 
     if text is None or text == "all":
         return text
@@ -238,10 +214,10 @@ def _seed(text: str | None) -> int | str | None:
 
 
 def _history(file: str, reading: opt.Reading) -> Interactions:
-    from evenhand.data.reading.read import read_interactions
+    from evenhand.cli.inputs import read_file
 
     opt.two_columns(reading.user, reading.item)
-    return read_interactions(file, **asdict(reading), allow_small=True)
+    return read_file(file, reading, allow_small=True)
 
 
 def _ids(file: str, role: str, said: dict[str, str], model: Model) -> pa.Array:
@@ -250,11 +226,3 @@ def _ids(file: str, role: str, said: dict[str, str], model: Model) -> pa.Array:
     from evenhand.data.reading.read import read_ids
 
     return read_ids(file, role, column_for(file, role, said.get(role), model))
-
-
-def _absent(ids: pa.Array, among: pa.Array) -> pa.Array:
-    import pyarrow as pa
-
-    from evenhand.models.id_lookup import positions
-
-    return ids.filter(pa.array(positions(ids, among) < 0))

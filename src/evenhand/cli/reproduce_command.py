@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.options import flattened
-from evenhand.utils.errors import RunError
+from evenhand.utils.errors import InputError, RunError, unknown
+from evenhand.utils.text import one_line, visible
 
 if TYPE_CHECKING:
     from evenhand.paper.experiment import Experiment
@@ -23,71 +24,56 @@ app = typer.Typer(
 )
 _ANSWERS = {True: "yes", False: "no", None: "?"}
 Out = Annotated[str, typer.Option("--out", help="Folder of the results; what is finished there is not run again.")]
-Methods = Annotated[
-    str | None,
-    typer.Option(help="Methods and baselines, separated by commas; without it the paper's ten and some more."),
-]
-Values = Annotated[
-    str | None, typer.Option(help="Published values to run, separated by commas; without it all of them.")
-]
+Methods = Annotated[str | None, "Methods and baselines, separated by commas; without it the paper's ten and some more."]
+Values = Annotated[str | None, "Published values to run, separated by commas; without it all of them."]
 
 
 @dataclass(frozen=True)
 class Running:
     """What all parts have in common."""
 
-    dataset: Annotated[str, typer.Option(help="ml-100k, ml-1m or yahoo-r3.")] = "ml-100k"
-    encoder: Annotated[str, typer.Option(help="mf or lightgcn.")] = "mf"
-    seeds: Annotated[int, typer.Option(help="How many seeds train side by side.")] = 10
-    protocol: Annotated[str, typer.Option(help="paper: best test epoch. honest: stop and choose on validation.")] = (
-        "paper"
+    panel = None
+    dataset: Annotated[str, "ml-100k, ml-1m or yahoo-r3."] = "ml-100k"
+    encoder: Annotated[str, "mf or lightgcn."] = "mf"
+    seeds: Annotated[int, "How many seeds train side by side."] = 10
+    protocol: Annotated[str, "paper: best test epoch. honest: stop and choose on validation."] = "paper"
+    settings: Annotated[str, "paper: its table. released: its code. tuned: ours, for each method."] = "paper"
+    epochs: Annotated[int | None, "Epochs at most, else as in the settings."] = None
+    until: Annotated[int | None, "Find the number of epochs: until this number brings no rise on a tenth of train."] = (
+        None
     )
-    settings: Annotated[
-        str, typer.Option(help="paper: its table. released: its code. tuned: ours, for each method.")
-    ] = "paper"
-    epochs: Annotated[int | None, typer.Option(help="Epochs at most, else as in the settings.")] = None
-    until: Annotated[
-        int | None,
-        typer.Option(help="Find the number of epochs: until this number brings no rise on a tenth of train."),
-    ] = None
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto"
-    data_dir: Annotated[
-        str | None,
-        typer.Option(help="Where the data lies; paper_train.csv and paper_test.csv there are the split."),
-    ] = None
-    time_limit: Annotated[float | None, typer.Option(help="Stop after these minutes; the same command goes on.")] = None
+    device: Annotated[str, "auto, cpu or cuda."] = "auto"
+    data_dir: Annotated[str | None, "Where the data lies; paper_train.csv and paper_test.csv there are the split."] = (
+        None
+    )
+    time_limit: Annotated[float | None, "Stop after these minutes; the same command goes on."] = None
 
 
 @app.command("overall")
-@flattened
 def overall(out: Out, running: Running, methods: Methods = None, k: opt.Ks = "5,10,20", json: opt.Json = False) -> None:
     """Accuracy and popularity bias of every method: the three large tables."""
     _methods("overall", out, running, methods, k, json)
 
 
 @app.command("errors")
-@flattened
 def errors(out: Out, running: Running, methods: Methods = None, json: opt.Json = False) -> None:
     """MSE, FPR and FNR of every method: another look at the runs of `overall`, which it shares."""
     _methods("errors", out, running, methods, "5,10,20", json)
 
 
 @app.command("alpha")
-@flattened
 def alpha(out: Out, running: Running, values: Values = None, json: opt.Json = False) -> None:
     """AUC-NS for every published α: how far the score's rank is trusted."""
     _sweep("alpha", out, running, values, json)
 
 
 @app.command("beta")
-@flattened
 def beta(out: Out, running: Running, values: Values = None, json: opt.Json = False) -> None:
     """AUC-NS for every published β: how much popularity weighs."""
     _sweep("beta", out, running, values, json)
 
 
 @app.command("gamma")
-@flattened
 def gamma(out: Out, running: Running, values: Values = None, json: opt.Json = False) -> None:
     """AUC-NS for every published γ: the range of false-positive rates."""
     _sweep("gamma", out, running, values, json)
@@ -96,19 +82,15 @@ def gamma(out: Out, running: Running, values: Values = None, json: opt.Json = Fa
 @app.command("show")
 def show_results(
     name: Annotated[str | None, typer.Argument(help="One experiment; without it, which there are.")] = None,
-    out: Annotated[str, typer.Option(help="Folder of the results.")] = "results",
-    table: Annotated[str | None, typer.Option(help="errors: MSE, FPR and FNR of an overall experiment.")] = None,
+    out: Annotated[str, "Folder of the results."] = "results",
+    table: Annotated[str | None, "errors: MSE, FPR and FNR of an overall experiment."] = None,
     k: Annotated[int, typer.Option("--k", "-k", help="Cutoff of experiments that the paper does not have.")] = 10,
     json: opt.Json = False,
 ) -> None:
     """Print finished results: every row beside the paper's, with what made it. Nothing is run."""
-    from collections import Counter
-
     from evenhand.cli import show
     from evenhand.experiments.results import Results, as_written
     from evenhand.paper.tables import markdown, overview
-    from evenhand.utils.errors import InputError, unknown
-    from evenhand.utils.text import visible
 
     results = Results(Path(out))
     names = list(dict.fromkeys(run.experiment for run in results.runs.values()))
@@ -136,15 +118,11 @@ def show_results(
 
 
 @app.command("claims")
-def claims(out: Annotated[str, typer.Option(help="Folder of the results.")], json: opt.Json = False) -> None:
+def claims(out: Annotated[str, "Folder of the results."], json: opt.Json = False) -> None:
     """What the results of a folder say of the paper's claims."""
-    from dataclasses import asdict
-
     from evenhand.cli import show
     from evenhand.experiments.results import as_written, documents
     from evenhand.paper.claims import claims as read_claims
-    from evenhand.utils.errors import InputError
-    from evenhand.utils.text import one_line
 
     with as_written(Path(out)):
         found = read_claims(documents(Path(out)))
@@ -167,7 +145,7 @@ def _methods(table: str, out: str, running: Running, methods: str | None, k: str
 
     experiment = _experiment("overall", running, inputs.list_lengths(k))
     if methods is None and running.settings == "tuned":
-        from evenhand.paper.hyperparameters import TUNED
+        from evenhand.paper.published import TUNED
 
         asked: Sequence[str] = tuple(TUNED.get((running.dataset, running.encoder), {"auc-ns": None}))
     else:
@@ -187,9 +165,8 @@ def _experiment(part: str, running: Running, ks: tuple[int, ...]) -> Experiment:
     from evenhand.training.settings import resolve_device
 
     resolve_device(running.device)
-    chosen: dict[str, Any] = {"protocol": running.protocol, "settings": running.settings}
-    chosen |= {"ks": ks, "epochs": running.epochs, "until": running.until}
-    return Experiment(part, running.dataset, running.encoder, running.seeds, **chosen)
+    chosen = {name: value for name, value in vars(running).items() if name in Experiment.__dataclass_fields__}
+    return Experiment(part, ks=ks, **chosen)
 
 
 def _run(table: str, experiment: Experiment, asked: Sequence[str], out: str, running: Running, json: bool) -> None:
@@ -200,7 +177,6 @@ def _run(table: str, experiment: Experiment, asked: Sequence[str], out: str, run
     from evenhand.paper.tables import grids, markdown
     from evenhand.utils.atomic import write_atomically
     from evenhand.utils.progress import tasks
-    from evenhand.utils.text import one_line, visible
 
     folder = Path(out)
     total = len(recipes_for(experiment, asked))

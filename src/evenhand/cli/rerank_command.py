@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.options import flattened
+from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from evenhand.models.rerank import Reranked
 
 
-@flattened
 def command(
     recs: Annotated[
         str,
@@ -24,43 +22,33 @@ def command(
             help="Candidates, more than k a user, with columns user, item and score or rank; optionally seed."
         ),
     ],
-    train: Annotated[str, typer.Option(help="The interactions the lists were made from.")],
+    train: Annotated[str, "The interactions the lists were made from."],
     to: Annotated[
         str, typer.Option("--out", "--to", help="A .parquet, .csv or .tsv file for the new lists.")
     ],  # --to as it was called before
     reading: opt.Reading,
     method: Annotated[
         str,
-        typer.Option(
-            help="calibrated, xquad, xquad-binary or compensated. calibrated hardly moves OHR; "
-            "xquad lowers it more and raises OCR."
-        ),
+        "calibrated, xquad, xquad-binary or compensated. calibrated hardly moves OHR; "
+        "xquad lowers it more and raises OCR.",
     ] = "calibrated",
-    strength: Annotated[
-        float | None, typer.Option(help="From 0 (as it came) to 1; without it the method's default.")
-    ] = None,
+    strength: Annotated[float | None, "From 0 (as it came) to 1; without it the method's default."] = None,
     k: Annotated[int, typer.Option("--k", "-k", help="Length of the new lists.")] = 20,
     validation: Annotated[
-        str | None,
-        typer.Option(help="Later interactions on which to choose the strength; they leave the lists."),
+        str | None, "Later interactions on which to choose the strength; they leave the lists."
     ] = None,
-    tolerance: Annotated[
-        float | None, typer.Option(help="How much of NDCG@k the choice may cost; 0.01 (1 %) without it.")
-    ] = None,
+    tolerance: Annotated[float | None, "How much of NDCG@k the choice may cost; 0.01 (1 %) without it."] = None,
     hot: opt.Hot = None,
     rec_user: opt.RecUser = None,
     rec_item: opt.RecItem = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+    force: Annotated[bool, "Write over an existing file."] = False,
     json: opt.Json = False,
 ) -> None:
     """Re-rank lists of any recommender against popularity bias."""
-    from pathlib import Path
-
     from evenhand.cli import inputs, show
     from evenhand.data.write import check_target, formulas_noted, write_table
     from evenhand.metrics.lists import ListColumns
     from evenhand.models.rerank import TOLERANCE, rerank_lists
-    from evenhand.utils.errors import InputError
 
     if validation is None:
         for option, given in (("--tolerance", tolerance), ("--hot", hot)):
@@ -81,17 +69,15 @@ def command(
         choice = {"tolerance": allowed, "hot": found.hot, "trials": [one.to_json() for one in found.trials]}
         show.print_json(document | {"choice": choice if found.trials else None, "notes": notes})
         return
-    screen = show.console()
     if found.trials:
-        _print_choice(screen, found, k, allowed)
-    show.print_notes(screen, notes)
+        _print_choice(found, k, allowed)
+    show.print_notes(notes)
     show.print_sentence(
-        screen,
         f"{len(found.table):,} recommendations written to {to} ({method}, strength {found.strength:g}).",
     )
 
 
-def _print_choice(screen: Console, found: Reranked, k: int, tolerance: float) -> None:
+def _print_choice(found: Reranked, k: int, tolerance: float) -> None:
     from evenhand.cli import show
 
     headings = ("strength", f"ndcg@{k} ↑", f"ohr@{k} ↓", f"ocr@{k} ↓", f"ucr@{k} ↓", "")
@@ -105,4 +91,4 @@ def _print_choice(screen: Console, found: Reranked, k: int, tolerance: float) ->
     ]
     show.print_listing(headings, rows)
     rule = f"chosen: the lowest OHR@{k} on validation for at most {100 * tolerance:g} % of NDCG@{k}"
-    show.print_notes(screen, [rule, f"hot are {found.hot}"])
+    show.print_notes([rule, f"hot are {found.hot}"])

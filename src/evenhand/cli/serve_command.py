@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from evenhand.cli import options as opt
+from evenhand.utils.text import count, visible
 
 
 def command(
     model: opt.ModelFolder,
-    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for every one.")] = "127.0.0.1",
+    host: Annotated[str, "Address to listen on; 0.0.0.0 for every one."] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any free one.")] = 8000,
     json: opt.Json = False,
 ) -> None:
@@ -20,11 +21,11 @@ def command(
 
     It needs `pip install 'evenhand[serve]'`. Ctrl-C or SIGTERM ends it once the requests under way are answered.
     """
+
     import logging
 
     from evenhand.cli import show
     from evenhand.serve.run_server import serve
-    from evenhand.utils.text import count, visible
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
 

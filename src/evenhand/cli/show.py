@@ -15,15 +15,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from evenhand.metrics.catalogue import FRONT, GLANCE, METRICS, SCREEN, share_with_denominator
+from evenhand.cli import drop_output
+from evenhand.metrics.catalogue import FRONT, GLANCE, METRICS, SCREEN, SUMMARY, share_with_denominator
 from evenhand.utils.text import json_text, one_line, visible
 from evenhand.utils.working_time import compile_time
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from evenhand.experiments.aims import Answer
+    from evenhand.audit.result import Audit
     from evenhand.experiments.compare import Row
+    from evenhand.experiments.verdict import Answer
     from evenhand.metrics.statistics import Estimate, Summary
 
 _PIPED_WIDTH = 1000
@@ -36,7 +38,7 @@ class _Screen(Console):
     """Standard output, whose reader may leave early."""
 
     def on_broken_pipe(self) -> None:
-        _to_nobody()
+        drop_output()
 
 
 def console() -> Console:
@@ -54,12 +56,7 @@ def reader_may_leave() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        _to_nobody()
-
-
-def _to_nobody() -> None:
-    """From here on standard output goes nowhere; Python would complain at the end about what is left."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
 
 
 def print_csv(table: pa.Table) -> None:
@@ -81,11 +78,12 @@ def print_json(document: Any) -> None:
         print(json_text(document, ascii_only=not encoding.startswith("utf")))
 
 
-def print_rows(out: Console, rows: Sequence[Row], title: str) -> list[str]:
+def print_rows(rows: Sequence[Row], title: str, out: Console | None = None) -> list[str]:
     """One table a k: mean ± std, the best of each column marked with a star; all in one layout.
 
     Returns a note if some metrics had to be left out.
     """
+    out = out or console()
     tables = {k: [row for row in rows if row.k == k] for k in dict.fromkeys(row.k for row in rows)}
     for metrics, digits in SCREEN:
         drawn = {k: _lines(of_k, metrics, digits) for k, of_k in tables.items()}
@@ -97,12 +95,12 @@ def print_rows(out: Console, rows: Sequence[Row], title: str) -> list[str]:
     return [] if metrics == SCREEN[0][0] else ["a wider terminal shows more metrics, --json all."]
 
 
-def print_answers(out: Console, answers: Mapping[str, Answer]) -> None:
+def print_answers(answers: Mapping[str, Answer]) -> None:
     """One table for several tests: the accuracy in each with its interval, then where the first test's slots go.
 
     A star marks the method that is chosen for the aim, ~ those that are no worse beyond the uncertainty.
     """
-    first = next(iter(answers.values()))
+    out, first = console(), next(iter(answers.values()))
     accuracy = METRICS[FRONT[0]]
 
     def drawn(digits: int, intervals: bool) -> list[Text]:
@@ -134,17 +132,51 @@ def print_answers(out: Console, answers: Mapping[str, Answer]) -> None:
         out.print(line, soft_wrap=True, highlight=False)
 
 
+def audit_lines(audit: Audit, intervals: bool) -> Iterator[list[str]]:
+    """One line a metric: which way is better, and each system's value, with its interval or without."""
+    rows = [audit.row(name, audit.k) for name in audit.systems]
+    for metric in SUMMARY:
+        if metric in rows[0].metrics:
+            cells = [estimated(row.metrics[metric], METRICS[metric].digits, intervals) for row in rows]
+            yield [f"{metric} {METRICS[metric].arrow}".rstrip(), *cells]
+
+
+def audit_tenths(audit: Audit) -> list[list[str]]:
+    """By popularity tenth: its share of demand, and of each system's slots, and the share of its demand that is met.
+
+    The first line holds the headings.
+    """
+    slices = [row for row in audit.slices if row.by == "item popularity"]
+    recalls = {(row.name, row.part): row.metrics["recall"] for row in slices if "recall" in row.metrics}
+    demand = {f"demand ({name})": shares for name, shares in audit.demand.items()}
+    slots = {f"slots of {one.name}": one.share for one in audit.exposure}
+    table = [["items", *demand, *slots, *(f"recall of {name}" for name in audit.systems if recalls)]]
+    for part in dict.fromkeys(row.part for row in slices):
+        tenth = int(part.split()[1]) - 1
+        shares = [f"{100 * column[tenth]:.1f} %" for column in (*demand.values(), *slots.values())]
+        met = [estimated(recalls[name, part], 4, False) for name in audit.systems if recalls]
+        table.append([part.replace("decile", "tenth"), *shares, *met])
+    return table
+
+
 def estimated(value: Estimate, digits: int, interval: bool) -> str:
-    """`.4300 [.4200, .4400]`, without zeros before the point."""
+    """An undefined number is a dash.
 
-    def short(x: float) -> str:
-        return f"{x:.{digits}f}".removeprefix("0")
+    >>> from evenhand.metrics.statistics import Estimate
+    >>> estimated(Estimate(0.42151, 0.40412, 0.43889), 4, interval=True)
+    '.4215 [.4041, .4389]'
+    """
+    if not interval or value.low is None or value.high is None or math.isnan(value.value):
+        return _short(value.value, digits)
+    return f"{_short(value.value, digits)} [{_short(value.low, digits)}, {_short(value.high, digits)}]"
 
-    if math.isnan(value.value):
+
+def _short(value: float, digits: int) -> str:
+    """Without the zero before the point; large numbers need no digits behind it."""
+    if math.isnan(value):
         return "–"
-    if not interval or value.low is None or value.high is None:
-        return short(value.value)
-    return f"{short(value.value)} [{short(value.low)}, {short(value.high)}]"
+    text = f"{value:.{digits if abs(value) < 100 else min(digits, 1)}f}"
+    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
 
 
 def _lines(rows: Sequence[Row], metrics: Sequence[str], digits: int) -> list[Text]:
@@ -197,19 +229,14 @@ def _silent(row: Row, name: str) -> bool:
 
 
 def number(value: Summary, digits: int = 4) -> str:
-    """`.430±.002`, without the zero before the point; one seed has no spread, an undefined number is a dash.
+    """One seed has no spread, an undefined number is a dash.
 
     >>> from evenhand.metrics.statistics import summarise
     >>> number(summarise([0.43, 0.434]), 3)
     '.432±.003'
     """
-
-    def short(x: float) -> str:
-        return f"{x:.{digits}f}".removeprefix("0")
-
-    if math.isnan(value.mean):
-        return "–"
-    return short(value.mean) + ("" if value.std is None else f"±{short(value.std)}")
+    spread = "" if value.std is None or math.isnan(value.mean) else f"±{_short(value.std, digits)}"
+    return _short(value.mean, digits) + spread
 
 
 def span(numbers: Sequence[int]) -> str:
@@ -236,9 +263,9 @@ def print_listing(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Non
         console().print(table)
 
 
-def print_notes(out: Console, notes: Iterable[str]) -> None:
+def print_notes(notes: Iterable[str]) -> None:
     for note in notes:
-        _print_line(out, Text(f"note: {one_line(note)}", style="dim"))
+        _print_line(Text(f"note: {one_line(note)}", style="dim"))
 
 
 def compile_note() -> list[str]:
@@ -247,16 +274,17 @@ def compile_note() -> list[str]:
     return [f"compiling took {seconds:.0f} s, once; budgets and times leave it out"] if seconds >= 1 else []
 
 
-def print_sentence(out: Console, sentence: str) -> None:
-    _print_line(out, Text(one_line(sentence)))
+def print_sentence(sentence: str) -> None:
+    _print_line(Text(one_line(sentence)))
 
 
-def _print_line(out: Console, line: Text) -> None:
+def _print_line(line: Text) -> None:
+    out = console()
     # In a log, the rest of a broken line could pass for a command to whoever reads the log.
     out.print(line, soft_wrap=out.width == _PIPED_WIDTH)
 
 
-def print_tried(screen: Console, tried: Sequence[Mapping[str, Any]]) -> None:
+def print_tried(tried: Sequence[Mapping[str, Any]]) -> None:
     """What a recipe tried, the best first: how good, how long, and how much it counts in the blend."""
     table = Table(title="What was tried", title_justify="left", box=None, pad_edge=False)
     for name in ("part", "NDCG@20 on validation", "seconds", "weight"):
@@ -264,4 +292,4 @@ def print_tried(screen: Console, tried: Sequence[Mapping[str, Any]]) -> None:
     for one in sorted(tried, key=lambda one: -one["ndcg"]):
         share = f"{one['share']:.2f}" if one["share"] else "–"
         table.add_row(one["part"], f"{one['ndcg']:.4f}", f"{one['seconds']:.1f}", share)
-    screen.print(table)
+    console().print(table)

@@ -16,7 +16,7 @@ def command(
     json: opt.Json = False,
     items_file: opt.ItemsFile = None,
     title: opt.Title = None,
-    seed: Annotated[int | None, typer.Option(help="Another seed than the best one.", rich_help_panel="Lists")] = None,
+    seed: Annotated[int | None, "Another seed than the best one.", "Lists"] = None,
 ) -> None:
     """List the items most similar to one, by the cosine of their vectors or by their weights."""
     from evenhand.cli import remembered, show

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.options import flattened
+from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,45 +22,27 @@ _LARGE = 10**9
 """Bytes of a model that are worth a word before they are written."""
 
 
-@flattened
 def command(
     context: typer.Context,
     data: opt.Data,
-    out: Annotated[str, typer.Option(help="Folder for the model.")],
+    out: Annotated[str, "Folder for the model."],
     training: opt.Training,
     sampling: opt.Sampling,
     splitting: opt.Splitting,
     reading: opt.Reading,
-    method: Annotated[
-        str | None, typer.Option(help="A method by its name, or name:key=value; without one, --recipe best.")
-    ] = None,
-    recipe: Annotated[
-        str | None,
-        typer.Option(help="best: the best blend that the budget allows. fast: the same in 30 seconds."),
-    ] = None,
-    budget: Annotated[
-        str | None, typer.Option(help="Time for a recipe: 90s, 10m, 1h (default 10m on a CPU, 3m on a GPU).")
-    ] = None,
-    aim: Annotated[
-        str | None,
-        typer.Option(help="A recipe's: log (predict the log), items (each item finds its users), next."),
-    ] = None,
+    method: Annotated[str | None, "A method by its name, or name:key=value; without one, --recipe best."] = None,
+    recipe: Annotated[str | None, "best: the best blend that the budget allows. fast: the same in 30 seconds."] = None,
+    budget: Annotated[str | None, "Time for a recipe: 90s, 10m, 1h (default 10m on a CPU, 3m on a GPU)."] = None,
+    aim: Annotated[str | None, "A recipe's: log (predict the log), items (each item finds its users), next."] = None,
     goal: Annotated[
         str | None,
         typer.Option("--for", help="accuracy, or exposure: hits get at most 1.2 times their share of demand."),
     ] = None,
-    base: Annotated[
-        str | None,
-        typer.Option(help="Blend the method with this: a baseline, or a folder or .npz of vectors."),
-    ] = None,
+    base: Annotated[str | None, "Blend the method with this: a baseline, or a folder or .npz of vectors."] = None,
     base_share: Annotated[
-        float | None,
-        typer.Option(help="How much the base counts, 0 to 1; else chosen on pairs held out of train."),
+        float | None, "How much the base counts, 0 to 1; else chosen on pairs held out of train."
     ] = None,
-    refit: Annotated[
-        bool,
-        typer.Option("--refit/--no-refit", help="Fit to everything at the end, a given test file excepted."),
-    ] = True,
+    refit: Annotated[bool, "Fit to everything at the end, a given test file excepted."] = True,
     k: opt.Ks = "5,10,20",
     hot: opt.Hot = None,
     items_file: opt.ItemsFile = None,
@@ -75,6 +57,7 @@ def command(
     """Train one method, or fit one baseline, and save the model."""
     from evenhand.cli import show
     from evenhand.cli.plan import make_plan
+    from evenhand.cli.remembered import is_given
     from evenhand.experiments.compare import rows_of
     from evenhand.experiments.output import run_folder
     from evenhand.experiments.tracking import tracking
@@ -82,7 +65,6 @@ def command(
     from evenhand.methods import on_top_of, parse, recipe_text
     from evenhand.models.folder import check_ours
     from evenhand.training.method import RunOptions
-    from evenhand.utils.errors import InputError
     from evenhand.utils.progress import task
     from evenhand.utils.world import World
 
@@ -96,8 +78,7 @@ def command(
     is_recipe = base is None and (recipe is not None or (method is None and not _training_given(training, sampling)))
     if not is_recipe and (given := [o for o, v in (("budget", budget), ("aim", aim), ("for", goal)) if v is not None]):
         raise InputError(f"--{given[0]} belongs to a recipe; leave --method and --base out.")
-    source = context.get_parameter_source("seeds")
-    if is_recipe and (source is None or source.name == "DEFAULT"):
+    if is_recipe and not is_given(context, "seeds"):
         training = replace(training, seeds=1)  # one model recommends; more would only be thrown away
     text = method or (recipe_text(recipe or "best", budget, aim, goal) if is_recipe else "auc-ns")
     if is_recipe and aim is not None:
@@ -126,8 +107,7 @@ def command(
     if explain:
         plan.explain(json)
     (one,) = plan.methods
-    tracker = track if world.speaks else None
-    with tracking(tracker, f"train {one.label}") as record, run_folder(plan.folder, force, resume) as checkpoints:
+    with tracking(track, f"train {one.label}") as record, run_folder(plan.folder, force, resume) as checkpoints:
         with task(one.label) as on_epoch:
             fitted = one.fit_under(plan.conditions, RunOptions(on_epoch, checkpoints, resume))
         history = fitted.model.history
@@ -152,18 +132,15 @@ def command(
         document = {"model": out, "seeds": seeds, "recommending_seed": recommends}
         show.print_json(document | {"rows": [row.to_json() for row in rows], "notes": list(fitted.notes)})
         return
-    screen = show.console()
     how = "" if one.encoder_name is None else f"{one.encoder_name}, "
-    shortened = show.print_rows(screen, rows, f"{data}, {how}protocol {plan.conditions.protocol}")
-    show.print_notes(
-        screen, [f"split {plan.source.split.description}", *fitted.notes, *show.compile_note(), *shortened]
-    )
+    shortened = show.print_rows(rows, f"{data}, {how}protocol {plan.conditions.protocol}")
+    show.print_notes([f"split {plan.source.split.description}", *fitted.notes, *show.compile_note(), *shortened])
     if "tried" in final.info:
-        show.print_tried(screen, final.info["tried"])
+        show.print_tried(final.info["tried"])
     if fitted.results:
-        show.print_sentence(screen, headline(fitted.results))
+        show.print_sentence(headline(fitted.results))
     which = f" (seed {recommends} recommends)" if one.seeded and not is_recipe else ""
-    show.print_sentence(screen, f"Model written to {out}/{which}.")
+    show.print_sentence(f"Model written to {out}/{which}.")
 
 
 def for_aim(splitting: opt.Splitting, aim: str) -> opt.Splitting:
@@ -180,7 +157,6 @@ def _titles(items_file: str | None, title: str | None, item: str, item_ids: pa.A
     """What the items are called, for the model to keep; read before anything is trained."""
     from evenhand.data.reading.read import column_names
     from evenhand.models.id_lookup import read_titles
-    from evenhand.utils.errors import InputError
 
     if items_file is None:
         if title is not None:
@@ -192,7 +168,7 @@ def _titles(items_file: str | None, title: str | None, item: str, item_ids: pa.A
 
 def _training_given(training: opt.Training, sampling: opt.Sampling) -> set[str]:
     """Options of training and sampling that differ from their defaults."""
-    from evenhand.cli.searching import flags_given
+    from evenhand.cli.inputs import flags_given
 
     given = flags_given(training, sampling) - {"seeds", "device"}
     return given - {"encoder"} if training.encoder == opt.Training().encoder else given
@@ -200,7 +176,6 @@ def _training_given(training: opt.Training, sampling: opt.Sampling) -> set[str]:
 
 def _refuse_flags(label: str, training: opt.Training, allowed: set[str]) -> None:
     """What is not trained in epochs has no use for the options that steer these."""
-    from evenhand.utils.errors import InputError
 
     if given := _training_given(training, opt.Sampling()) - allowed:
         first = min(given, key=list(opt.Training.__dataclass_fields__).index).replace("_", "-")

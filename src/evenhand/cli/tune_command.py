@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.options import flattened
+from evenhand.utils.errors import InputError, unknown
+from evenhand.utils.text import count, one_line, parse_integer
 
 if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any
-
     from evenhand.cli.plan import Plan
     from evenhand.experiments.compare import Row
-    from evenhand.experiments.trials import Trial
-    from evenhand.experiments.tune import TuneResult
+    from evenhand.experiments.search_result import Trial
+    from evenhand.experiments.search_space import Space
+    from evenhand.experiments.tune import SideBySide, TuneResult
+    from evenhand.training.method import Method
 
 _SHOWN = 10
 """Trials in the table that is printed."""
@@ -27,51 +31,33 @@ _SHOWN = 10
 class Training(opt.Training):
     """As for other commands, but one seed: a search is better spent on more trials."""
 
-    seeds: Annotated[int, typer.Option(help="Seeds a trial, whose mean counts.", rich_help_panel="Training")] = 1
+    seeds: Annotated[int, "Seeds a trial, whose mean counts."] = 1
 
 
-@flattened
 def command(
     data: opt.Data,
-    out: Annotated[str, typer.Option(help="Folder for the trials; a search that is there goes on.")],
+    out: Annotated[str, "Folder for the trials; a search that is there goes on."],
     training: Training,
     sampling: opt.Sampling,
     splitting: opt.Splitting,
     reading: opt.Reading,
     method: Annotated[
-        str,
-        typer.Option(help="A method or baseline, as name or name:key=value; what is given is not searched."),
+        str, "A method or baseline, as name or name:key=value; what is given is not searched."
     ] = "auc-ns",
-    trials: Annotated[int, typer.Option(help="Finished trials in all, the defaults among them.")] = 20,
-    metric: Annotated[
-        str, typer.Option(help="What to raise on validation; or two metrics to trade off: ndcg@10,ohr@10.")
-    ] = "ndcg@10",
-    pick: Annotated[
-        str | None,
-        typer.Option(
-            help="Of two metrics' front: knee (the default), most-accurate or least-biased.",
-            show_default=False,
-        ),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Then train what was chosen, and write the model to this folder.")
-    ] = None,
-    refit: Annotated[
-        bool, typer.Option("--refit", help="Train that model on all data, test included: for production.")
-    ] = False,
+    trials: Annotated[int, "Finished trials in all, the defaults among them."] = 20,
+    metric: Annotated[str, "What to raise on validation; or two metrics to trade off: ndcg@10,ohr@10."] = "ndcg@10",
+    pick: Annotated[str | None, "Of two metrics' front: knee (the default), most-accurate or least-biased."] = None,
+    model: Annotated[str | None, "Then train what was chosen, and write the model to this folder."] = None,
+    refit: Annotated[bool, "Train that model on all data, test included: for production."] = False,
     ranges: Annotated[
         list[str] | None,
         typer.Option("--range", help="Search here: key=low..high, key=low..high:log, key=a,b."),
     ] = None,
-    fix: Annotated[list[str] | None, typer.Option(help="Do not search this: key=value.")] = None,
-    storage: Annotated[
-        str | None, typer.Option(help="A database's URL to keep the trials in, instead of the folder.")
-    ] = None,
-    study: Annotated[str | None, typer.Option(help="Name of the search there, else the method.")] = None,
-    search_seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
-    side_by_side: Annotated[
-        str, typer.Option(help="Trials to ask for at once, which train together where they can; or auto.")
-    ] = "auto",
+    fix: Annotated[list[str] | None, "Do not search this: key=value."] = None,
+    storage: Annotated[str | None, "A database's URL to keep the trials in, instead of the folder."] = None,
+    study: Annotated[str | None, "Name of the search there, else the method."] = None,
+    search_seed: Annotated[int, "Seed of the search."] = 0,
+    side_by_side: Annotated[str, "Trials to ask for at once, which train together where they can; or auto."] = "auto",
     force: opt.Force = False,
     json: opt.Json = False,
     track: opt.Track = None,
@@ -80,21 +66,14 @@ def command(
     """Search the parameters of one method on validation; a search that was interrupted goes on."""
     from evenhand.cli import show
     from evenhand.cli.plan import make_plan
-    from evenhand.cli.searching import (
-        check_model,
-        fixed_values,
-        search_folder,
-        searched_ranges,
-        trials_at_once,
-    )
     from evenhand.experiments.goals import check_pick, parse_goals
-    from evenhand.experiments.output import write_search
+    from evenhand.experiments.output import check_model_folder, search_folder, write_search
     from evenhand.experiments.tracking import tracking
     from evenhand.experiments.tune import tune
     from evenhand.utils.progress import task
 
     chosen = check_pick(pick, len(parse_goals(metric)))
-    check_model(model, out, refit, force)
+    check_model_folder(model, out, refit, force)
     plan = make_plan(
         data,
         [method],
@@ -146,15 +125,64 @@ def command(
         show.print_json(document)
 
 
+def fixed_values(method: Method, texts: Sequence[str], training: Training, sampling: opt.Sampling) -> dict[str, Any]:
+    """What flags and `--fix key=value` hold."""
+    from evenhand.cli.inputs import flags_given
+    from evenhand.methods import parse_value
+
+    known = method.parameters()
+    fixed = {name: known[name] for name in flags_given(training, sampling) & set(known)}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals:
+            raise InputError(f"--fix is written key=value, not '{text}'.")
+        _check_option(method, name)
+        if name in fixed:
+            raise InputError(f"{name} is given twice, by a flag and by --fix; leave one out.")
+        fixed[name] = parse_value(value)
+    return fixed
+
+
+def searched_ranges(method: Method, texts: Sequence[str]) -> Space:
+    from evenhand.experiments.search_space import parse_range
+
+    found = {}
+    for text in texts:
+        name, span = parse_range(text, method)
+        _check_option(method, name)
+        if name in found:
+            raise InputError(f"--range {name} is given twice; leave one out.")
+        found[name] = span
+    return found
+
+
+def trials_at_once(text: str) -> SideBySide:
+    if text == "auto":
+        return "auto"
+    number = parse_integer(text)
+    if not number:
+        raise InputError(f"--side-by-side takes a number from 1 on, or auto, not '{text}'.")
+    return number
+
+
+def _check_option(method: Method, name: str) -> None:
+    """Refuse what the other commands have no option for, as nobody could use what is found."""
+    known = method.parameters()
+    if name not in known:
+        raise unknown(f"parameter of '{method.label}'", name, known)
+    options = {f.name for group in (Training, opt.Sampling) for f in fields(group)}
+    settings = method.components().get("settings")
+    if settings is not None and name in {f.name for f in fields(settings)} - options:
+        raise InputError(f"{name} has no option on the command line; search it from Python, with tune().")
+
+
 def _report(result: TuneResult, folder: Path, plan: Plan) -> Path | None:
     """Write the page of the front. What goes wrong here is reported, and only the page is lost."""
-    import sys
-
-    from evenhand.cli.searching import REPORT
+    from evenhand.experiments.output import FRONT
     from evenhand.report import Origin, write_search_page
-    from evenhand.utils.text import one_line
 
-    path = folder / REPORT
+    path = folder / FRONT
     try:
         origin = Origin.of(sys.argv[1:], {"data": plan.data["source"], "test": plan.data["splitting"]["test"]})
         write_search_page(result, path, data=plan.data["source"], protocol=plan.protocol, origin=origin)
@@ -169,8 +197,6 @@ def _write_model(
     result: TuneResult, plan: Plan, training: Training, folder: str, refit: bool, force: bool
 ) -> list[Row]:
     """Train what was chosen with the seeds of a trial; returns how it does on test."""
-    from pathlib import Path
-
     from evenhand.cli.train_command import say_size
     from evenhand.experiments.compare import rows_of
     from evenhand.experiments.output import checkpoints_beside, stops_explained
@@ -203,12 +229,8 @@ def _write_model(
 
 
 def _print(result: TuneResult, out: str, report: Path | None) -> None:
-    import shlex
-
     from evenhand.cli import show
-    from evenhand.utils.text import count
 
-    screen = show.console()
     two = len(result.goals) > 1
     shown = list(result.front) if two else result.best(_SHOWN)
     if two and result.trials[0] not in shown:
@@ -218,19 +240,19 @@ def _print(result: TuneResult, out: str, report: Path | None) -> None:
     if two:
         rows = [[*row, _mark(result, trial)] for row, trial in zip(rows, shown, strict=True)]
     show.print_listing([*headings, ""] if two else headings, rows)
-    show.print_notes(screen, result.notes)
+    show.print_notes(result.notes)
     default = result.trials[0].value
     best = (
         f"Best of {count(len(result.trials), 'trial')} on validation: {result.metric} {result.value:.4f}, "
         f"with the defaults {default:.4f} (trial 1)."
     )
-    show.print_sentence(screen, f"\n{' '.join(result.sentences()) if two else best}")
+    show.print_sentence(f"\n{' '.join(result.sentences()) if two else best}")
     flags = " ".join(f"{name} {shlex.quote(str(value))}" for name, value in result.flags.items())
     print(f"--method {shlex.quote(result.method)} {flags}".rstrip())  # one line, to be pasted
     files = "best.json, trials.parquet" + (f", {report.name}" if report else "")
-    show.print_sentence(screen, f"Written to {out}/: {files}")
+    show.print_sentence(f"Written to {out}/: {files}")
     if report:
-        show.print_sentence(screen, f"Open the front in a browser: {report}")
+        show.print_sentence(f"Open the front in a browser: {report}")
 
 
 def _cells(trial: Trial, metrics: int) -> list[str]:
@@ -248,8 +270,7 @@ def _mark(result: TuneResult, trial: Trial) -> str:
 def _print_model(rows: list[Row], title: str, folder: str, refit: bool) -> None:
     from evenhand.cli import show
 
-    screen = show.console()
     print()
-    show.print_notes(screen, show.print_rows(screen, rows, title))
+    show.print_notes(show.print_rows(rows, title))
     how = ", trained on all data; the numbers are from before that" if refit else ""
-    show.print_sentence(screen, f"Model written to {folder}/{how}.")
+    show.print_sentence(f"Model written to {folder}/{how}.")

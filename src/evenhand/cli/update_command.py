@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli import options as opt
-from evenhand.cli.options import flattened
+from evenhand.utils.errors import InputError
+from evenhand.utils.text import count
 
 if TYPE_CHECKING:
     from evenhand.models.base import Model
 
 
-@flattened
 def command(
     context: typer.Context,
     model: opt.ModelFolder,
-    out: Annotated[str, typer.Option(help="Folder for the updated model.")],
+    out: Annotated[str, "Folder for the updated model."],
     data: Annotated[str | None, typer.Argument(help="A file of newer interactions.")] = None,
     force: opt.Force = False,
     json: opt.Json = False,
-    epochs: Annotated[int | None, typer.Option(help="Epochs at most.", rich_help_panel="Training")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.", rich_help_panel="Training")] = "auto",
+    epochs: Annotated[int | None, "Epochs at most.", "Training"] = None,
+    device: Annotated[str, "auto, cpu or cuda.", "Training"] = "auto",
     items_file: opt.ItemsFile = None,
     title: opt.Title = None,
     *,
@@ -43,10 +43,8 @@ def command(
     from evenhand.models.id_lookup import carried_titles, note_on
     from evenhand.training.checkpoints import discard
     from evenhand.training.method import RunOptions
-    from evenhand.utils.errors import InputError
     from evenhand.utils.locks import one_process
     from evenhand.utils.progress import task
-    from evenhand.utils.text import count
 
     if data is None and newcomers.new_items is None:
         raise InputError("give a file of newer interactions, or new items with --new-items, or both.")
@@ -85,10 +83,9 @@ def command(
     if json:
         show.print_json({"model": out, "added": added, "notes": notes})
         return
-    screen = show.console()
-    show.print_notes(screen, notes)
+    show.print_notes(notes)
     users, items, pairs = (count(n, kind.removesuffix("s")) for kind, n in added.items())
-    show.print_sentence(screen, f"{users}, {items} and {pairs} added; model written to {folder}/.")
+    show.print_sentence(f"{users}, {items} and {pairs} added; model written to {folder}/.")
 
 
 def _not_given(model: Model) -> Iterator[str]:

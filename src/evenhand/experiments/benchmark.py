@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-import math
 import multiprocessing
 import os
 import shlex
@@ -28,7 +27,7 @@ import evenhand
 from evenhand.data.describe import fingerprint
 from evenhand.encoders import ENCODERS
 from evenhand.experiments.compare import compare
-from evenhand.experiments.results import DIGITS, Results, Run, work_folder
+from evenhand.experiments.results import Results, Run, rounded, work_folder
 from evenhand.experiments.search_space import search_space
 from evenhand.experiments.suite import Test
 from evenhand.methods import parse
@@ -200,13 +199,13 @@ def measure(cell: Cell, work: Path | None = None) -> Run:
             "fit_seconds": round(fit.seconds, 2),
             "resumed": resumed,
             **memory,
-            "intervals": {key: _rounded((found.low, found.high)) for key, found in estimates.items()},
+            "intervals": {key: rounded((found.low, found.high)) for key, found in estimates.items()},
             "parameters": {} if tuned is None else dict(tuned.parameters),
             "tried": fit.model.info.get("tried", []),
         },
         measured={
-            **{f"{name}@{k}": _rounded([each.metrics[name] for each in fit.results[k]]) for k in KS for name in KEPT},
-            **({} if fit.validation is None else {"validation ndcg@10": _rounded(fit.validation)}),
+            **{f"{name}@{k}": rounded([each.metrics[name] for each in fit.results[k]]) for k in KS for name in KEPT},
+            **({} if fit.validation is None else {"validation ndcg@10": rounded(fit.validation)}),
         },
     )
 
@@ -292,10 +291,6 @@ def _keep(run: Run, folder: Path) -> None:
 def _hash(cell: Cell) -> str:
     text = json.dumps([cell.label, cell.device, cell.asked(), evenhand.__version__], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _rounded(values: Iterable[float | None]) -> list[float | None]:
-    return [None if one is None or math.isnan(one) else round(float(one), DIGITS) for one in values]
 
 
 def skipped(tests: Iterable[Test], data_dir: str | None) -> Iterator[tuple[Test, str]]:

@@ -13,16 +13,15 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
 from evenhand.encoders import Encoder, describe_encoder, encoder_named
-from evenhand.experiments.aims import AIMS, Answer, aims_named, aims_sentence, answer, kind_of
 from evenhand.experiments.search_space import search_space
 from evenhand.experiments.tune import TuneResult
 from evenhand.experiments.tune import tune as search
-from evenhand.experiments.verdict import headline_k, verdict
+from evenhand.experiments.verdict import AIMS, Answer, aims_named, aims_sentence, answer, headline_k, kind_of, verdict
 from evenhand.methods import AnyMethod, method_of
 from evenhand.metrics.catalogue import CARD, METRICS
-from evenhand.metrics.statistics import Summary, brief, summarise
+from evenhand.metrics.statistics import Summary, brief
 from evenhand.training.evaluation import Results
-from evenhand.training.method import Conditions, Fit, Method, RunOptions, refitted_fit
+from evenhand.training.method import Conditions, Fit, Method, RunOptions, refitted_fit, summaries
 from evenhand.training.run import versions
 from evenhand.training.settings import ProtocolName, Settings
 from evenhand.utils.errors import InputError
@@ -297,13 +296,5 @@ def compare_tests(
 
 def rows_of(method: Method, results: Results) -> list[Row]:
     """One row per k, summarised over the seeds."""
-    return [
-        Row(
-            method.label,
-            method.encoder_name,
-            method.name,
-            k,
-            {n: summarise([r.metrics[n] for r in found]) for n in METRICS},
-        )
-        for k, found in results.items()
-    ]
+    found = summaries(results)
+    return [Row(method.label, method.encoder_name, method.name, k, metrics) for k, metrics in found.items()]

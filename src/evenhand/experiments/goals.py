@@ -38,7 +38,6 @@ class Goal:
 
     @property
     def rises(self) -> bool:
-        """Whether more is better."""
         return bool(METRICS[self.name].higher_is_better)
 
     @property

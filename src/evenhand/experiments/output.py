@@ -1,10 +1,9 @@
-"""The folder of a run: results, recommendations and the resolved configuration, never written over."""
+"""The folder of a run or a search: results, lists, trials and the resolved configuration, never written over."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -15,15 +14,19 @@ import pyarrow as pa
 
 from evenhand.data.write import write_table
 from evenhand.experiments.compare import CompareResult
+from evenhand.experiments.results import check_writable, writing
 from evenhand.experiments.tune import TuneResult
+from evenhand.models.folder import check_ours
 from evenhand.training.checkpoints import discard
-from evenhand.utils.atomic import atomic_file
+from evenhand.utils.atomic import atomic_file, remove_abandoned
 from evenhand.utils.errors import InputError, StoppedError
 from evenhand.utils.locks import one_process
 from evenhand.utils.world import World
 
 CHECKPOINTS = ".checkpoints"
 """Where an unfinished run keeps its checkpoints, in its own folder."""
+JOURNAL, BEST, TRIALS, FRONT = SEARCH = ("trials.log", "best.json", "trials.parquet", "front.html")
+"""The files of a search."""
 
 
 def check_folder(folder: str | Path, force: bool, resume: bool = False) -> Path:
@@ -39,13 +42,7 @@ def check_folder(folder: str | Path, force: bool, resume: bool = False) -> Path:
             raise InputError(f"{folder} holds no unfinished run, so there is nothing to resume.")
         if any(folder.iterdir()) and not force and not unfinished:
             raise InputError(f"{folder} already holds files; choose another folder or use --force.")
-        nearest = folder
-    else:
-        nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-    if not nearest.is_dir():
-        raise InputError(f"cannot write to {folder}: {nearest} is a file; name a folder.")
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        raise InputError(f"cannot write to {folder}: {nearest} is read-only.")
+    check_writable(folder)
     return folder
 
 
@@ -80,6 +77,45 @@ def checkpoints_beside(model: str | Path) -> Path:
 
 
 @contextmanager
+def search_folder(out: str, force: bool, local: bool) -> Iterator[Path]:
+    """Yields the file for the trials. A search that is in the folder goes on, or with force begins again."""
+    folder = Path(out)
+    remove_abandoned(folder / JOURNAL)
+    own = any((folder / name).exists() for name in SEARCH)
+    check_folder(folder, force or own)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if force and local:
+            with one_process(folder):
+                for name in SEARCH:
+                    (folder / name).unlink(missing_ok=True)
+            folder.mkdir(exist_ok=True)
+    try:
+        yield folder / JOURNAL
+    except BaseException:
+        if not any(folder.iterdir()):
+            folder.rmdir()
+        raise
+
+
+def check_model_folder(model: str | None, out: str, refit: bool, force: bool) -> None:
+    """Refuse a place for the model that could not be written to after the search, before it begins."""
+    if model is None:
+        if refit:
+            raise InputError("--refit is for the model that --model writes; name a folder for it.")
+        return
+    folder, search = Path(model).resolve(), Path(out).resolve()
+    if folder == search or folder in search.parents:
+        raise InputError(f"--model {model} holds the folder of the search; name another one for the model.")
+    unfinished = checkpoints_beside(model).is_dir()
+    if folder.is_dir() and any(folder.iterdir()) and not force and not unfinished:
+        # Not a word of --force, which would begin the search again.
+        raise InputError(f"{model} already holds files; name another folder for the model.")
+    check_folder(model, force=True)
+    check_ours(folder)
+
+
+@contextmanager
 def stops_explained(checkpoints: Path | None, how: str) -> Iterator[None]:
     """Whoever stops the work in the block reads in one line that it is kept, and how to go on.
 
@@ -100,26 +136,23 @@ def write_comparison(result: CompareResult, folder: Path, origin: dict[str, Any]
 
     `origin` says in `config.json` where the data came from. Returns the lists by method.
     """
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         history = {label: list(fit.history) for label, fit in result.fits.items()}
         _write_json(folder / "results.json", result.to_json() | {"history": history})
         _write_json(folder / "config.json", origin | result.configuration())
-    except OSError as problem:
-        raise InputError(f"cannot write to {folder}: {problem.strerror}.") from problem
     lists = {label: fit.lists(max(result.ks)) for label, fit in result.fits.items()}
-    write_table(_in_one(lists), folder / "recommendations.parquet")
+    named = (table.append_column("name", pa.repeat(label, len(table))) for label, table in lists.items())
+    write_table(pa.concat_tables(named), folder / "recommendations.parquet")
     return lists
 
 
 def write_search(result: TuneResult, folder: Path, origin: dict[str, Any]) -> None:
     """`best.json` and `trials.parquet`; `origin` says where the data came from."""
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        _write_json(folder / "best.json", origin | result.to_json())
-    except OSError as problem:
-        raise InputError(f"cannot write to {folder}: {problem.strerror}.") from problem
-    write_table(result.table(), folder / "trials.parquet")
+        _write_json(folder / BEST, origin | result.to_json())
+    write_table(result.table(), folder / TRIALS)
 
 
 def data_record(
@@ -158,11 +191,6 @@ def _fingerprint(file: Path) -> dict[str, Any]:
     except OSError as problem:
         raise InputError(f"{file} cannot be read: {problem.strerror}.") from problem
     return {"file": file.name, "bytes": file.stat().st_size, "sha256": digest.hexdigest()}
-
-
-def _in_one(lists: dict[str, pa.Table]) -> pa.Table:
-    """One table with a column `name` that tells the methods apart."""
-    return pa.concat_tables(table.append_column("name", pa.repeat(label, len(table))) for label, table in lists.items())
 
 
 def _write_json(path: Path, document: Any) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -143,7 +144,6 @@ class Results:
         return {run.method: run for run in self.runs.values() if run.experiment == experiment}
 
     def add(self, run: Run) -> None:
-        """Keep a finished run."""
         self.runs[run.id] = run
         self.write()
 
@@ -209,6 +209,11 @@ def check_writable(folder: Path) -> None:
         raise InputError(f"cannot write to {folder}: {nearest} is a file; name a folder.")
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise InputError(f"cannot write to {folder}: {nearest} is read-only.")
+
+
+def rounded(values: Iterable[float | None]) -> list[float | None]:
+    """Six digits; None where a value is undefined."""
+    return [None if one is None or math.isnan(one) else round(float(one), DIGITS) for one in values]
 
 
 def work_folder(folder: Path) -> Path:

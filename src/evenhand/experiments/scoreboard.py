@@ -20,7 +20,6 @@ FORMAT = 1
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of the document."""
     found: dict[str, Any] = json.loads(SCHEMA.read_text(encoding="utf-8"))
     return found
 

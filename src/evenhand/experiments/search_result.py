@@ -11,12 +11,63 @@ import pyarrow as pa
 
 from evenhand.experiments.goals import Goal, Pick, Point, accurate_first, front_of, picked_of
 from evenhand.experiments.search_space import Space
-from evenhand.experiments.trials import Trial
 from evenhand.training.method import Method
 from evenhand.utils.text import count, html_table
 
 _SHOWN = 5
 """Trials in a notebook's view."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a point is worth on validation."""
+
+    values: tuple[float, ...]
+    """One a goal, the mean over seeds; the worst there is where it could not be measured."""
+    margins: tuple[float | None, ...] = ()
+    """How far the 95 % intervals over users reach to either side, where they were asked for."""
+    problem: str | None = None
+    """Why it could not be trained or measured."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One point that was tried."""
+
+    number: int
+    """Its place among the finished ones, from 1."""
+    parameters: Mapping[str, Any]
+    """What was searched; 1 is the starting point."""
+    verdict: Verdict
+    seconds: float
+    """Its share of the time of its run."""
+
+    @property
+    def value(self) -> float:
+        """That of the first metric; where the trial failed, the worst there is."""
+        return self.verdict.values[0]
+
+    @property
+    def problem(self) -> str | None:
+        return self.verdict.problem
+
+    def to_json(self, goals: Sequence[Goal]) -> dict[str, Any]:
+        """With `value`, or with `values` by metric where there are two; those of a failed trial are null."""
+        found: dict[str, Any] = {"value": self.value}
+        if len(goals) > 1:
+            found = {"values": self.by_metric(goals), "margins": self.by_metric(goals, margins=True)}
+        return {
+            "trial": self.number,
+            **found,
+            "parameters": dict(self.parameters),
+            "seconds": round(self.seconds, 2),
+            "problem": self.problem,
+        }
+
+    def by_metric(self, goals: Sequence[Goal], margins: bool = False) -> dict[str, float | None]:
+        """The values, or how far their intervals reach, by the metric's name."""
+        numbers = (self.verdict.margins if margins else self.verdict.values) or [None] * len(goals)
+        return {goal.text: None if self.problem else number for goal, number in zip(goals, numbers, strict=True)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +83,6 @@ class TuneResult:
     """In the order in which they were asked for; the first one has the defaults."""
     space: Space
     fixed: Mapping[str, Any]
-    """What was held at a value."""
     pick: Pick | None = None
     """What was asked for of the front; None for one metric."""
     notes: tuple[str, ...] = ()
@@ -144,7 +194,6 @@ class TuneResult:
         return pa.table(columns)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Every trial as plain JSON values."""
         return [trial.to_json(self.goals) for trial in self.trials]
 
     def to_json(self) -> dict[str, Any]:

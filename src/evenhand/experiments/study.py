@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from evenhand.experiments.goals import Goal
+from evenhand.experiments.search_result import Trial, Verdict
 from evenhand.experiments.search_space import Space
-from evenhand.experiments.trials import Trial, Verdict
 from evenhand.utils.atomic import atomic_file
 from evenhand.utils.errors import InputError, RunError, written_by_us
 from evenhand.utils.locks import one_process

@@ -20,7 +20,7 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.reading.read import column_names, read_interactions
 from evenhand.data.reading.sources import given_parts
 from evenhand.data.splits import Split, given_split
-from evenhand.experiments.aims import AIMS
+from evenhand.experiments.verdict import AIMS
 from evenhand.utils.errors import InputError, unknown
 
 FILE = Path(__file__).with_name("suite.toml")

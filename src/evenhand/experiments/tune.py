@@ -13,19 +13,24 @@ from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 
 import evenhand
 from evenhand.data.describe import fingerprint
 from evenhand.data.popularity import HotRule
-from evenhand.data.splits import Split
+from evenhand.data.splits import Split, held_out_share
 from evenhand.encoders import Encoder
 from evenhand.experiments.goals import Goal, Pick, check_pick, parse_goals
-from evenhand.experiments.search_result import TuneResult, front_trials, picked_trial
+from evenhand.experiments.search_result import Trial, TuneResult, Verdict, front_trials, picked_trial
 from evenhand.experiments.search_space import Space, search_space
 from evenhand.experiments.study import Study, open_study
-from evenhand.experiments.trials import Trial, TrialEvaluator, tuning_split
 from evenhand.methods import AnyMethod, method_of
+from evenhand.metrics.statistics import CONFIDENCE
+from evenhand.metrics.student_t import t_quantile
+from evenhand.metrics.users import UserMetrics
+from evenhand.training.early_stopping import STOPPING_K
+from evenhand.training.evaluation import Evaluator, users_within_reach
 from evenhand.training.method import Conditions, Method, default_of, own_fields
 from evenhand.training.settings import ProtocolName, Settings, resolve_device
 from evenhand.utils.errors import InputError, RunError, StoppedError
@@ -33,6 +38,8 @@ from evenhand.utils.progress import OnEpoch
 
 __all__ = ["TuneResult", "tune"]
 
+HELD_OUT = 0.1
+"""Share of train that a search holds out where the split has no validation part."""
 SideBySide = int | Literal["auto"]
 ON_GPU = 8
 """Trials at once on a GPU, whose launches the replicas of a run share."""
@@ -166,15 +173,11 @@ def _digest(method: Method) -> str:
     parts = {
         kind: [
             type(part).__name__,
-            {f.name: _plain(getattr(part, f.name)) for f in own_fields(part) if _differs(part, f)},
+            {f.name: _plain(getattr(part, f.name)) for f in own_fields(part) if getattr(part, f.name) != default_of(f)},
         ]
         for kind, part in method.components().items()
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def _differs(part: Any, one: Any) -> bool:
-    return bool(getattr(part, one.name) != default_of(one))
 
 
 def _plain(value: Any) -> Any:
@@ -191,3 +194,81 @@ def _news(done: Sequence[Trial], goals: Sequence[Goal]) -> dict[str, Any]:
     best = picked_trial(done, goals, None)
     front = f"{len(front_trials(done, goals))} on the front, " if len(goals) > 1 else ""
     return {"metrics": {f"{front}best {goals[0].text}": [best.value]}}
+
+
+class TrialEvaluator:
+    """Fits methods and says how good they are on validation."""
+
+    def __init__(self, split: Split, seeds: int | Sequence[int], metric: str | Sequence[str], device: str) -> None:
+        self.goals = parse_goals(metric, split.n_items)
+        lengths = sorted({goal.k for goal in self.goals})
+        self.conditions = Conditions.of(split, seeds, "honest", lengths, None, device)
+
+    def verdicts(self, methods: Sequence[Method]) -> list[Verdict]:
+        """Each method's worth, trained side by side.
+
+        One that cannot be trained, such as by a loss that became infinite, stops the others of its run. They
+        are then tried in halves, until everyone has the values that it has alone.
+        """
+        try:
+            return self.evaluated(methods)
+        except StoppedError:
+            raise
+        except RunError as failure:
+            if len(methods) == 1:
+                return [self._failed(str(failure))]
+        middle = len(methods) // 2
+        return [*self.verdicts(methods[:middle]), *self.verdicts(methods[middle:])]
+
+    def evaluated(self, methods: Sequence[Method]) -> list[Verdict]:
+        """The mean over the seeds of each method, all of which must agree in shape."""
+        fits, split = methods[0].fit_together(methods, self.conditions), self.conditions.split
+        stopping = ("ndcg", min(STOPPING_K, split.n_items))
+        if [(goal.name, goal.k) for goal in self.goals] == [stopping]:
+            return [Verdict((float(np.mean(fit.validation or ())),)) for fit in fits]
+        assert split.validation is not None
+        sample = users_within_reach(split.validation)
+        evaluator = Evaluator(split.validation, split.train, self.conditions.hot_items, self.conditions.k, sample)
+        return [self._verdict(evaluator.evaluate(fit.scorers)) for fit in fits]
+
+    def _verdict(self, seeds: Sequence[dict[int, UserMetrics]]) -> Verdict:
+        values = tuple(float(np.mean([one[goal.k].mean(goal.name) for one in seeds])) for goal in self.goals)
+        for goal, value in zip(self.goals, values, strict=True):
+            if np.isnan(value):
+                return self._failed(f"{goal.text} is undefined: there is no user to measure it on")
+        if len(self.goals) == 1:
+            return Verdict(values)
+        return Verdict(values, tuple(_margin([one[goal.k] for one in seeds], goal) for goal in self.goals))
+
+    def _failed(self, problem: str) -> Verdict:
+        return Verdict(tuple(goal.worst for goal in self.goals), problem=problem)
+
+
+def tuning_split(split: Split) -> Split:
+    """Train and validation alone; where there is no validation part, a tenth of train becomes one."""
+    train, validation, notes = split.train, split.validation, split.notes
+    if validation is None or not len(validation):
+        train, validation = held_out_share(train, HELD_OUT)
+        notes = (*notes, "The search held out 10 % of train, which the final fit has again.")
+    nothing = train.take(np.zeros(len(train), dtype=bool))
+    return Split(train, validation, nothing, split.description, notes)
+
+
+def _margin(seeds: Sequence[UserMetrics], goal: Goal) -> float | None:
+    """Half of the 95 % interval over users, their values averaged over seeds; None where users are too few.
+
+    A metric is a ratio of sums over users, of which a mean is the case where all denominators are 1.
+    """
+    if goal.name.endswith("_pooled"):
+        rates = [one.rates[goal.name.removesuffix("_pooled")] for one in seeds]
+        above = np.mean([rate.numerators for rate in rates], axis=0)
+        below = np.mean([rate.denominators for rate in rates], axis=0)
+    else:
+        users = np.array([one.per_user(goal.name) for one in seeds])
+        above, below = np.nan_to_num(users).mean(axis=0), (~np.isnan(users)).mean(axis=0)
+    counted = int(np.count_nonzero(below))
+    if counted < 2:
+        return None
+    rest = above - below * (above.sum() / below.sum())
+    error = np.sqrt((rest**2).sum() * counted / (counted - 1)) / below.sum()
+    return float(t_quantile(0.5 + CONFIDENCE / 2, counted - 1) * error)

@@ -7,13 +7,14 @@ k, and the bootstrap over users that was made when the rows were trained. Sweeps
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from evenhand.experiments.results import Document
+from evenhand.experiments.verdict import paired
 from evenhand.metrics.statistics import Interval, holm, paired_over_seeds
 from evenhand.paper.published import cells
 from evenhand.paper.tables import title
@@ -79,11 +80,10 @@ def _summed_up(found: list[Claim], document: Document, metric: str, k: int) -> C
 
 def _one_metric(document: Document, others: list[str], metric: str, k: int) -> Iterator[Claim]:
     entries, key = document["entries"], f"{metric}@{k}"
-    tests = [over_seeds(entries[REFERENCE], entries[label], key) for label in others]
-    adjusted = holm([np.nan if test is None else test.p for test in tests])
+    tested = _tested([(entries[REFERENCE], entries[label]) for label in others], key)
     users = {(line["name"], line["k"], line["metric"]): line for line in document["over_users"]}
     seeds = document["identity"]["seeds"]
-    for label, test, p in zip(others, tests, adjusted, strict=True):
+    for label, (test, p) in zip(others, tested, strict=True):
         gap = _mean(entries[REFERENCE], key) - _mean(entries[label], key)
         line = users.get((label, k, metric))
         sides = [side for side in (_side(test, p), _side_of_users(line)) if side is not None]
@@ -115,13 +115,12 @@ def _rise_at_the_end(document: Document, key: str) -> Iterator[Claim]:
     if len(values) < 3:
         return
     least, first, last = _best(entries, key, -1), values[0], values[-1]
-    tests = [over_seeds(entries[last], entries[other], key) for other in (least, first)]
-    adjusted = holm([np.nan if test is None else test.p for test in tests])
-    known = all(test is not None for test in tests)
-    risen = all(_side(test, p) == 1 for test, p in zip(tests, adjusted, strict=True))
+    tested = _tested([(entries[last], entries[other]) for other in (least, first)], key)
+    known = all(test is not None for test, _ in tested)
+    risen = all(_side(test, p) == 1 for test, p in tested)
     shown = dict.fromkeys((first, least, last))
     heights = ", ".join(f"{value} {_mean(entries[value], key):.4f}" for value in shown)
-    shape = f": a rise at the end (Holm p {_p(max(adjusted))} at most)" if risen else ": no rise at the end"
+    shape = f": a rise at the end (Holm p {_p(max(p for _, p in tested))} at most)" if risen else ": no rise at the end"
     text = f"{key} over {part}: {heights}{shape if known else ''}."
     yield Claim(title(document), risen if known else None, text)
 
@@ -138,12 +137,11 @@ def _inverted_u(document: Document, metrics: Mapping[str, int]) -> Iterator[Clai
     for key, sign in metrics.items():
         best = _best(entries, key, sign)
         ends = [value for value in (values[0], values[-1]) if value != best]
-        tests = [over_seeds(entries[best], entries[end], key) for end in ends]
-        adjusted = holm([np.nan if test is None else test.p for test in tests])
-        worse = [_side(test, p) == sign for test, p in zip(tests, adjusted, strict=True)]
-        known = all(test is not None for test in tests)
+        tested = _tested([(entries[best], entries[end]) for end in ends], key)
+        known = all(test is not None for test, _ in tested)
+        worse = [_side(test, p) == sign for test, p in tested]
         holds = (len(ends) == 2 and all(worse)) if known else None
-        said = [f"worse, Holm p {_p(p)}" if is_ else "no worse" for is_, p in zip(worse, adjusted, strict=True)]
+        said = [f"worse, Holm p {_p(p)}" if is_ else "no worse" for is_, (_, p) in zip(worse, tested, strict=True)]
         compared = "; ".join(
             f"{end} with {_mean(entries[end], key):.4f} ({how})" for end, how in zip(ends, said, strict=True)
         )
@@ -178,13 +176,18 @@ def _range_against_k(document: Document) -> Iterator[Claim]:
         yield Claim(title(document), holds, text)
 
 
+def _tested(rows: Sequence[tuple[dict[str, Any], dict[str, Any]]], key: str) -> list[tuple[Interval | None, float]]:
+    """The paired test of each two rows over seeds, and its p after Holm's adjustment."""
+    tests = [over_seeds(mine, other, key) for mine, other in rows]
+    return list(zip(tests, holm([np.nan if test is None else test.p for test in tests]), strict=True))
+
+
 def over_seeds(mine: dict[str, Any], other: dict[str, Any], key: str) -> Interval | None:
-    """The paired test of two rows; what has one value, whatever the seed, stands for every seed."""
+    """The paired test of two rows."""
     sides = [entry["metrics"][key]["values"] for entry in (mine, other)]
     if any(value is None for side in sides for value in side):
         return None
-    seeds = max(map(len, sides))
-    a, b = (side * seeds if len(side) == 1 else side for side in sides)
+    a, b = paired(*sides)
     return paired_over_seeds(np.array(a), np.array(b))
 
 

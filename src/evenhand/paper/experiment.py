@@ -6,6 +6,7 @@ Everything is understood before any work is done. `recipe` says with which hyper
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -14,20 +15,20 @@ from evenhand.data.datasets.fetch import cache_folder
 from evenhand.data.datasets.load import load_split
 from evenhand.data.reading.read import read_interactions
 from evenhand.data.splits import Split, given_split
-from evenhand.encoders import ENCODERS, Encoder
+from evenhand.encoders import ENCODERS
 from evenhand.methods import METHODS, parse
-from evenhand.paper.hyperparameters import (
+from evenhand.paper.published import (
     BASELINES,
     NEEDED,
+    OWN,
     TUNED,
-    PublishedSettings,
     Source,
     Tuned,
+    cells,
     own_values,
     published_settings,
     tuned_for,
 )
-from evenhand.paper.published import cells
 from evenhand.training.method import Method
 from evenhand.training.settings import ProtocolName, Settings
 from evenhand.utils.description import described
@@ -155,10 +156,7 @@ def _authors_folder(dataset: str, data_dir: str | None) -> Path | None:
     if data_dir is not None:
         root = Path(data_dir).expanduser()
         places = [root / dataset, root, *places]
-    for place in places:
-        if all((place / name).is_file() for name in AUTHORS_FILES):
-            return place
-    return None
+    return next((place for place in places if all((place / name).is_file() for name in AUTHORS_FILES)), None)
 
 
 DEFAULT_METHODS = (
@@ -166,7 +164,6 @@ DEFAULT_METHODS = (
     *("dns:candidates=2", "ease", "als"),
 )
 """The paper's ten rows, DNS with the other pool it may have had, and what needs no negatives at all."""
-_OWN = ("alpha", "beta", "gamma", "candidates", "probes")
 
 
 @dataclass(frozen=True)
@@ -233,46 +230,25 @@ def swept(experiment: Experiment, value: str) -> Recipe:
 def _published(experiment: Experiment, one: Method, row: str) -> Recipe:
     which: Source = "released" if experiment.settings == "released" else "paper"
     numbers = published_settings(experiment.dataset, experiment.encoder, row, which)
-    own = {name: getattr(numbers, name) for name in _OWN} | dict(own_values(one.label))
+    own = {name: getattr(numbers, name) for name in OWN} | dict(own_values(one.label))
     by = "the paper's table" if which == "paper" else "the released code"
     source = f"{by}, for AUC-NS" if row == "auc-ns" else f"{by}; stated for AUC-NS, assumed for the rest"
-    return Recipe(
-        parse(
-            one.label,
-            _encoder(experiment, numbers),
-            shared=own,
-            settings=Settings(
-                epochs=experiment.epochs or numbers.epochs,
-                batch=numbers.batch,
-                lr=numbers.lr,
-                weight_decay=numbers.weight_decay,
-                milestones=numbers.milestones,
-                # What is held at a high rate until its milestones may not be compared before.
-                patience=None if numbers.milestones else Settings.patience,
-                average=False,
-            ).under(experiment.protocol),
-        ),
-        source,
+    settings = Settings(
+        epochs=experiment.epochs or numbers.epochs,
+        batch=numbers.batch,
+        lr=numbers.lr,
+        weight_decay=numbers.weight_decay,
+        milestones=numbers.milestones,
+        # What is held at a high rate until its milestones may not be compared before.
+        patience=None if numbers.milestones else Settings.patience,
     )
+    return Recipe(_trained(experiment, one, own, settings), source)
 
 
 def _tuned(experiment: Experiment, one: Method, tuned: Tuned) -> Recipe:
-    numbers = published_settings(experiment.dataset, experiment.encoder)
-    return Recipe(
-        parse(
-            one.label,
-            _encoder(experiment, numbers),
-            shared=tuned.own,
-            settings=Settings(
-                epochs=min(experiment.epochs or tuned.epochs, tuned.epochs),
-                batch=tuned.batch,
-                lr=tuned.lr,
-                weight_decay=tuned.weight_decay,
-                average=False,
-            ).under(experiment.protocol),
-        ),
-        tuned.source,
-    )
+    epochs = min(experiment.epochs or tuned.epochs, tuned.epochs)
+    settings = Settings(epochs=epochs, batch=tuned.batch, lr=tuned.lr, weight_decay=tuned.weight_decay)
+    return Recipe(_trained(experiment, one, tuned.own, settings), tuned.source)
 
 
 def _baseline(experiment: Experiment, one: Method) -> Recipe:
@@ -282,7 +258,8 @@ def _baseline(experiment: Experiment, one: Method) -> Recipe:
     return Recipe(one.having(values), source)
 
 
-def _encoder(experiment: Experiment, numbers: PublishedSettings) -> Encoder:
-    kind = ENCODERS[experiment.encoder]
-    given: dict[str, Any] = {"dim": numbers.dim, "layers": numbers.layers}
-    return kind(**{f.name: given[f.name] for f in fields(kind) if given.get(f.name) is not None})
+def _trained(experiment: Experiment, one: Method, own: Mapping[str, Any], settings: Settings) -> Method:
+    """The method with these values of its own, and the published size of the model; single epochs count."""
+    numbers, kind = published_settings(experiment.dataset, experiment.encoder), ENCODERS[experiment.encoder]
+    encoder = kind(**{f.name: getattr(numbers, f.name) for f in fields(kind)})
+    return parse(one.label, encoder, replace(settings, average=False).under(experiment.protocol), shared=own)

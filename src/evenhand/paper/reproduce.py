@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import shutil
 import signal
 import threading
@@ -28,6 +27,7 @@ from evenhand.experiments.results import (
     Run,
     as_written,
     check_writable,
+    rounded,
     work_folder,
     writing,
 )
@@ -150,18 +150,17 @@ def _opened(folder: Path, experiment: Experiment, identity: Mapping[str, Any]) -
                 )
         for run in results.of(experiment.name).values():
             other = run.details["identity"]
-            differing = [name for name in identity if identity[name] != other.get(name)]
-            if differing:
-                reasons = ", ".join(_difference(name, other.get(name), identity[name]) for name in differing)
+            reasons = [
+                "other data" if name == "data" else f"{name} {other.get(name)}, now {mine}"
+                for name, mine in identity.items()
+                if mine != other.get(name)
+            ]
+            if reasons:
                 raise InputError(
-                    f"{folder} has {experiment.name} made otherwise ({reasons}); ask for the same, or choose "
-                    "another --out."
+                    f"{folder} has {experiment.name} made otherwise ({', '.join(reasons)}); ask for the same, or "
+                    "choose another --out."
                 )
     return results
-
-
-def _difference(name: str, theirs: Any, mine: Any) -> str:
-    return "other data" if name == "data" else f"{name} {theirs}, now {mine}"
 
 
 def _compare_over_users(results: Results, experiment: Experiment, work: Path) -> None:
@@ -302,7 +301,7 @@ def _finished(recipe: Recipe, fit: Fit, experiment: Experiment, split: Split, de
         {
             "epoch": list(fit.epochs),
             **{
-                f"{name}@{k}": _short([one.metrics[name] for one in each])
+                f"{name}@{k}": rounded([one.metrics[name] for one in each])
                 for k, each in fit.results.items()
                 for name in METRICS
             },
@@ -314,17 +313,12 @@ def _finished(recipe: Recipe, fit: Fit, experiment: Experiment, split: Split, de
 
 def _model_measured(fit: Fit, split: Split) -> dict[str, list[float | None]]:
     """What does not depend on k: the paper's MSE, and what the sampled negatives were."""
-    found = {"mse": _short(mse_per_seed(fit.vectors, split))}
+    found = {"mse": rounded(mse_per_seed(fit.vectors, split))}
     for name in ("hot_share", "false_share"):
         if fit.history and name in fit.history[0]:
             each = np.array([record[name] for record in fit.history])
-            found |= {name: _short(each.mean(0)), f"{name}_first_epoch": _short(each[0])}
+            found |= {name: rounded(each.mean(0)), f"{name}_first_epoch": rounded(each[0])}
     return found
-
-
-def _short(values: Sequence[float] | np.ndarray) -> list[float | None]:
-    """Six digits; null where a metric is undefined."""
-    return [None if math.isnan(value) else round(float(value), DIGITS) for value in values]
 
 
 class _Clock:

@@ -14,8 +14,10 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from evenhand.experiments.verdict import paired
 from evenhand.metrics.statistics import Interval, compare_metric
 from evenhand.metrics.users import UserMetrics
+from evenhand.utils.atomic import atomic_file
 
 REFERENCE = "auc-ns"
 """Every other row is compared with this one."""
@@ -38,9 +40,8 @@ def store(folder: Path, label: str, runs: Runs) -> None:
         for seed, users in enumerate(each)
         for name, array in _compared_only(users).arrays().items()
     }
-    partial = folder / f"{_file_name(label)}.partial.npz"
-    np.savez_compressed(partial, **arrays)
-    partial.replace(folder / _file_name(label))
+    with atomic_file(folder / _file_name(label)) as partial, partial.open("wb") as sink:
+        np.savez_compressed(sink, **arrays)
 
 
 def load(folder: Path, label: str) -> Runs | None:
@@ -68,16 +69,10 @@ def differences(folder: Path, labels: Sequence[str]) -> Iterator[tuple[str, str,
             continue
         for k, runs in reference.items():
             for metric in COMPARED:
-                found = _over_users(runs, other[k], metric)
+                mine, theirs = paired(runs, other[k])
+                found = compare_metric(mine, theirs, metric).users
                 if found is not None:
                     yield label, metric, k, found
-
-
-def _over_users(mine: list[UserMetrics], other: list[UserMetrics], metric: str) -> Interval | None:
-    seeds = max(len(mine), len(other))
-    # What does not depend on the seed has one result, which stands for every seed.
-    a, b = (side * seeds if len(side) == 1 else side for side in (mine, other))
-    return compare_metric(a, b, metric).users
 
 
 def _compared_only(users: UserMetrics) -> UserMetrics:

@@ -14,8 +14,8 @@ from evenhand.audit.document import write_text
 from evenhand.audit.result import Audit, Contrast, Finding, SystemRow
 from evenhand.audit.run_audit import audit as run_audit
 from evenhand.data.splits import Split
-from evenhand.experiments.aims import ACCURACY, Answer
 from evenhand.experiments.compare import CompareResult, Row
+from evenhand.experiments.verdict import ACCURACY, Answer
 from evenhand.metrics.catalogue import HISTORY
 from evenhand.metrics.statistics import Summary
 from evenhand.report.audit_charts import (

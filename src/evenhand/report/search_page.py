@@ -12,8 +12,7 @@ import altair as alt
 from evenhand.audit.document import write_text
 from evenhand.audit.result import Estimate
 from evenhand.experiments.goals import PICKS, Goal, accurate_first
-from evenhand.experiments.search_result import TuneResult, picked_trial
-from evenhand.experiments.trials import Trial
+from evenhand.experiments.search_result import Trial, TuneResult, picked_trial
 from evenhand.report import charts
 from evenhand.report.charts import Figure, Rows
 from evenhand.report.render import (

@@ -16,8 +16,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 from torch import Tensor
 
 from evenhand.training.early_stopping import EarlyStopping
@@ -26,8 +27,6 @@ from evenhand.utils.atomic import write_atomically
 from evenhand.utils.errors import DivergedError, InputError, RunError, StoppedError
 from evenhand.utils.text import count
 
-FORMAT = 1
-_NAME = re.compile(r"(\d{8,})-([0-9a-f]{64})\.safetensors")
 _KEPT = 2
 LONG_EPOCH = 60.0
 """Seconds after which a checkpoint is written even though the epoch is not over."""
@@ -50,6 +49,9 @@ class Checkpoints:
     _last: float = field(default_factory=time.monotonic)
     _cost: float = 0.0
     _damaged: list[Path] = field(default_factory=list)
+    format: ClassVar[int] = 1
+    _files = _names = re.compile(r"(\d{8,})-[0-9a-f]{64}\.safetensors")
+    """What the files are called: all of them, and those that stand for a checkpoint."""
 
     def keep(self, state: TrainState, stopping: EarlyStopping, history: list[dict[str, Any]], seconds: float) -> None:
         """Save everything that training needs to go on."""
@@ -98,23 +100,22 @@ class Checkpoints:
 
     def save(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Temporary file, sync, rename; then all but the last two whole ones are removed."""
-        from safetensors.numpy import save
-
         assert self.folder is not None
         began = time.monotonic()
-        document = {"format": FORMAT, "identity": self.identity, "facts": facts}
-        content = save(
-            {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in tensors.items()},
-            metadata={"evenhand": json.dumps(document)},
-        )
-        number = 1 + max((n for n, _ in self._found()), default=0)
-        target = self.folder / f"{number:08d}-{hashlib.sha256(content).hexdigest()}.safetensors"
-        with self._writing():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(target, content)
-            self._tidy()
+        arrays = {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in tensors.items()}
+        self._write(self.folder, arrays, {"format": self.format, "identity": self.identity, "facts": facts})
         self._last = time.monotonic()
         self._cost = self._last - began
+
+    def _write(self, folder: Path, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> None:
+        from safetensors.numpy import save
+
+        content = save(arrays, metadata={"evenhand": json.dumps(document)})
+        with self._writing():
+            folder.mkdir(parents=True, exist_ok=True)
+            target = f"{self._next_number():08d}-{hashlib.sha256(content).hexdigest()}.safetensors"
+            write_atomically(folder / target, content)
+            self._tidy()
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -128,39 +129,44 @@ class Checkpoints:
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The newest checkpoint that is whole; None where there is none. Changes nothing on disk."""
-        from safetensors.torch import load
-
         assert self.folder is not None
         self._damaged = []
-        for _, path in reversed(self._found()):
-            content = content_of(path, _parts(path)[1])
-            if content is None:
-                self._damaged.append(path)
-                continue
-            try:
-                with fitting(self.folder):
-                    document = _document(content)
-                    self._check(document)
-                    tensors, facts = load(content), dict(document["facts"])
-            except InputError:
-                if self.strict:
-                    raise
-                self._damaged.append(path)
-                continue
-            self.notes += [f"Checkpoint {_parts(p)[0]} is damaged; the one before it is used." for p in self._damaged]
-            return tensors, facts
+        for name in self._newest_first():
+            found = self._read(self.folder, self.folder / name)
+            if found is not None:
+                damaged = [int(path.name.partition("-")[0]) for path in self._damaged]
+                self.notes += [f"Checkpoint {number} is damaged; the one before it is used." for number in damaged]
+                return found
+            self._damaged.append(self.folder / name)
         if self._damaged and self.strict:
             self.notes.append("No checkpoint could be read; starting over.")
         return None
 
+    def _read(self, folder: Path, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Tensors and facts; None where they are damaged, or of another run that may be passed over."""
+        from safetensors.torch import load
+
+        if (content := whole_content(path)) is None:
+            return None
+        try:
+            with fitting(folder):
+                document = _document(content)
+                self._check(document)
+                return load(content), dict(document["facts"])
+        except InputError:
+            if self.strict:
+                raise
+            return None
+
     def _tidy(self) -> None:
-        """Remove what is damaged, outdated, or was left half written by a process that was killed."""
+        """Keep the newest checkpoints that are whole; remove the rest, and what a killed process left half written."""
         assert self.folder is not None
-        for path in (*self._damaged, *self.folder.glob("*.partial")):
-            path.unlink(missing_ok=True)
+        kept = [number for number, path in self._found() if path not in self._damaged][-_KEPT:]
+        for path in filter(Path.is_file, list(self.folder.iterdir())):
+            old = self._files.fullmatch(path.name) and int(path.name.partition("-")[0]) not in kept
+            if old or path.suffix == ".partial":
+                path.unlink(missing_ok=True)
         self._damaged = []
-        for _, old in self._found()[:-_KEPT]:
-            old.unlink(missing_ok=True)
 
     def _check(self, document: Mapping[str, Any]) -> None:
         if document["format"] != self.format:
@@ -176,18 +182,17 @@ class Checkpoints:
                 "it was started, or start over with --force."
             )
 
-    @property
-    def format(self) -> int:
-        return FORMAT
+    def _next_number(self) -> int:
+        return 1 + max((number for number, _ in self._found()), default=0)
+
+    def _newest_first(self) -> list[str]:
+        return [path.name for _, path in reversed(self._found())]
 
     def _found(self) -> list[tuple[int, Path]]:
-        return self._named(_NAME)
-
-    def _named(self, pattern: re.Pattern[str]) -> list[tuple[int, Path]]:
-        """The files of this kind by their number, ascending."""
+        """The checkpoints by their number, ascending."""
         if self.folder is None or not self.folder.is_dir():
             return []
-        named = ((pattern.fullmatch(path.name), path) for path in self.folder.iterdir())
+        named = ((self._names.fullmatch(path.name), path) for path in self.folder.iterdir())
         return sorted((int(match[1]), path) for match, path in named if match and path.is_file())
 
 
@@ -214,20 +219,13 @@ def _by_name(value: Any) -> Any:
     return value
 
 
-def _parts(path: Path) -> tuple[int, str]:
-    """Number and SHA-256 in a checkpoint's name."""
-    match = _NAME.fullmatch(path.name)
-    assert match is not None
-    return int(match[1]), match[2]
-
-
-def content_of(path: Path, digest: str) -> bytes | None:
-    """The content, if it can be read and has this SHA-256."""
+def whole_content(path: Path) -> bytes | None:
+    """The content, if it can be read and has the SHA-256 at the end of the file's name."""
     try:
         content = path.read_bytes()
     except OSError:
         return None
-    return content if hashlib.sha256(content).hexdigest() == digest else None
+    return content if hashlib.sha256(content).hexdigest() == path.stem.rpartition("-")[2] else None
 
 
 def _document(content: bytes) -> dict[str, Any]:

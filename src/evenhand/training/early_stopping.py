@@ -15,9 +15,8 @@ from evenhand.data.spread_log import SpreadLog
 from evenhand.encoders.base import Vectors
 from evenhand.metrics.catalogue import BEST_EPOCH, METRICS
 from evenhand.metrics.users import UserMetrics
-from evenhand.training.evaluation import Evaluator, Result, Results
+from evenhand.training.evaluation import Evaluator, Result, Results, SpreadEvaluator
 from evenhand.training.settings import EVALUATED_UP_TO, ProtocolName, Settings
-from evenhand.training.spread_evaluation import SpreadEvaluator
 from evenhand.utils.errors import InputError
 
 STOPPING_K = 10

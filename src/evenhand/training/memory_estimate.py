@@ -55,12 +55,10 @@ class Work:
 
     @property
     def negatives(self) -> int:
-        """Negatives per positive."""
         return self.settings.negatives or self.objective.negatives
 
     @cached_property
     def engine(self) -> str:
-        """The engine that training will take."""
         return engine_name(self)
 
     @property

@@ -22,9 +22,8 @@ from evenhand.samplers.base import Batch, rows
 from evenhand.training.checkpoints import Checkpoints
 from evenhand.training.early_stopping import EarlyStopping
 from evenhand.training.engines import engine_for
-from evenhand.training.evaluation import Evaluator, best_final
+from evenhand.training.evaluation import Evaluator, SpreadEvaluator, best_final
 from evenhand.training.l2 import add_gradient
-from evenhand.training.spread_evaluation import SpreadEvaluator
 from evenhand.training.state import TrainState
 from evenhand.utils import keyed
 from evenhand.utils.errors import DivergedError

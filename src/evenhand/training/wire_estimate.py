@@ -23,7 +23,6 @@ class Wire:
     """The traffic of one rank, per positive of its own."""
 
     positives: float
-    """Positives of a rank in a step."""
     rows: float
     """Item rows that it asks for."""
     bytes: float

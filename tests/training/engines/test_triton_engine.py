@@ -23,8 +23,8 @@ from evenhand.samplers.by_popularity import PopularitySampler  # noqa: E402
 from evenhand.samplers.dynamic import DynamicSampler  # noqa: E402
 from evenhand.samplers.group import GroupSampler  # noqa: E402
 from evenhand.samplers.uniform import UniformSampler  # noqa: E402
-from evenhand.training.engines.fused import FusedSteps  # noqa: E402
 from evenhand.training.engines.fused_tables import Table, distribution_and_rule  # noqa: E402
+from evenhand.training.engines.triton_engine import FusedSteps  # noqa: E402
 from evenhand.training.l2 import penalty  # noqa: E402
 from evenhand.utils import keyed  # noqa: E402
 

@@ -42,7 +42,6 @@ class Kind:
     module: str
     engine: str
     serves: Callable[[Work], bool]
-    """Whether it can do this work."""
     works_here: Callable[[], bool] = lambda: True
     """Whether what it needs is installed; what is missing is reported once."""
 
@@ -68,23 +67,15 @@ def _sharded(device: str, shared: bool) -> Callable[[Work], bool]:
     return serves
 
 
-def _numba_serves(work: Work) -> bool:
-    return work.device == "cpu" and _plain(work) and _known(work.sampler)
-
-
-def _rows_serve(work: Work) -> bool:
-    return work.device == "cpu" and type(work.encoder) is MF and work.objective.shares_negatives
+def _compiles(work: Work) -> bool:
+    """Whether compiled steps can do it."""
+    return _plain(work) and _known(work.sampler)
 
 
 def _triton_serves(work: Work) -> bool:
     sampler = work.sampler
     other = isinstance(sampler, AUCSampler) and (sampler.alpha == "auto" or sampler.pool is not None)
-    return work.device == "cuda" and _plain(work) and _known(sampler) and not other
-
-
-def _graph_serves(work: Work) -> bool:
-    # The exact repeats of a GPU take kernels that cannot be recorded.
-    return work.device == "cuda" and not work.settings.deterministic
+    return work.device == "cuda" and _compiles(work) and not other
 
 
 def _openmp_works() -> bool:
@@ -108,10 +99,18 @@ ENGINES = {
     "sharded-softmax": Kind("sharded_softmax", "ShardedSoftmaxEngine", _sharded("cpu", True)),
     "sharded-torch": Kind("sharded_torch", "ShardedTorchEngine", _sharded("cuda", False)),
     "sharded-torch-softmax": Kind("sharded_torch_softmax", "ShardedTorchSoftmaxEngine", _sharded("cuda", True)),
-    "numba": Kind("numba_engine", "NumbaEngine", _numba_serves, _openmp_works),
-    "rows": Kind("rows_engine", "RowsEngine", _rows_serve, _openmp_works),
+    "numba": Kind("numba_engine", "NumbaEngine", lambda work: work.device == "cpu" and _compiles(work), _openmp_works),
+    "rows": Kind(
+        "rows_engine",
+        "RowsEngine",
+        lambda work: work.device == "cpu" and type(work.encoder) is MF and work.objective.shares_negatives,
+        _openmp_works,
+    ),
     "triton": Kind("triton_engine", "TritonEngine", _triton_serves, _triton_works),
-    "graph": Kind("graph_engine", "GraphEngine", _graph_serves),
+    # The exact repeats of a GPU take kernels that cannot be recorded.
+    "graph": Kind(
+        "torch_engine", "GraphEngine", lambda work: work.device == "cuda" and not work.settings.deterministic
+    ),
     "torch": Kind("torch_engine", "TorchEngine", lambda work: True),
 }
 
@@ -135,7 +134,7 @@ def check_served(work: Work) -> None:
     if work.device == "cuda" and work.ranks > 1 and not World.current().has_gpus:
         raise InputError(f"{said} each needs a GPU of its own; start as many as there are, or add --device cpu.")
     shared = type(work.objective) in _SHARED and type(work.sampler) in (UniformSampler, PopularitySampler)
-    if not shared and not (_plain(work) and _known(work.sampler)):
+    if not shared and not _compiles(work):
         known = (
             "rns, pns, fairstatic, dns, auc-ns with one negative for each positive, softmax, psl, bsl and auc-softmax"
         )
@@ -145,7 +144,6 @@ def check_served(work: Work) -> None:
 
 
 def engine_for(trainer: Trainer) -> Engine:
-    """The trainer's engine."""
     kind = ENGINES[engine_name(trainer.work)]
     made: Any = getattr(import_module(f"evenhand.training.engines.{kind.module}"), kind.engine)
     return cast(Engine, made(trainer))

@@ -107,7 +107,6 @@ def learn(
 
 @compiled(error_model="numpy", parallel=True)
 def move_tables(size: Any, users: Any, items: Any, moves: Any, used: Any, step: Any) -> None:
-    """Adam on both tables."""
     replicas, lazy = used.shape[1], users.clock.size > 0
     mine = _stretches(used, 0, lazy, users.rows.shape[1])
     stretches = mine + _stretches(used, 1, lazy, items.rows.shape[1])

@@ -1,21 +1,281 @@
-"""The GPU engine for MF with BPR: the trainer's tables and samplers, handed to the fused steps."""
+"""The GPU engine for MF with BPR: two kernels a step, for all replicas at once and without the host in between.
+
+The steps of an epoch are recorded once as a CUDA graph and replayed; where in the epoch a replay stands is
+kept on the device. Given the same keys it draws what the plain engine draws, and agrees with it up to
+float32 rounding. With exact sums a run repeats to the bit, whatever trains beside it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
-from evenhand.training.engines.base import Engine, Plan
-from evenhand.training.engines.fused import FusedSteps
-from evenhand.training.engines.fused_tables import Table, distribution_and_rule
+from evenhand.training.engines.base import Engine, Plan, recording
+from evenhand.training.engines.fused_tables import (
+    LAST,
+    Distribution,
+    Rule,
+    Shape,
+    Table,
+    corrections,
+    distribution_and_rule,
+    gaps,
+    padded,
+    power,
+    shape_for,
+)
+from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
     from evenhand.training.adam import Adam
     from evenhand.training.trainer import Trainer
 
+_GRAPH_STEPS = 32
+"""Steps that are recorded, and replayed, together."""
+_CELLS, _ROWS, _STRIDE = 1024, 16, 1024
+"""Numbers a program moves, rows it moves, sums it adds at a time."""
+
+
+class FusedSteps:
+    """Steps of MF + BPR for R replicas; `begin_epoch` says what is random, `run` makes some of the steps."""
+
+    def __init__(
+        self,
+        users: Table,
+        items: Table,
+        pairs: tuple[Tensor, Tensor],
+        distribution: Distribution,
+        rule: Rule,
+        *,
+        batch: int,
+        steps: int,
+        decay: Sequence[float] | Tensor,
+        l2: Sequence[float] | Tensor,
+        hot: Tensor,
+        held_out: Tensor | None = None,
+        taken: int = 0,
+        exact_sums: bool = True,
+        shape: Shape | None = None,
+    ) -> None:
+        """
+        `pairs` are user and item [N] of every positive (int32 spares a copy); `steps` is the number of
+        batches in an epoch; `decay` [R] is the weight decay, `l2` [R] that on the rows of a batch; `hot` is
+        bool [n_items]; `held_out` are the ascending keys user * n_items + item of the pairs that make a
+        negative a false one; `taken` is how many steps Adam has made before. `exact_sums` adds gradients up as
+        64-bit integers.
+        """
+        from evenhand.training.engines import triton_adam, triton_kernels
+
+        self._learn, self._gather, self._adam = triton_kernels.learn, triton_kernels.gather_shared, triton_adam
+        if len(pairs[0]) >= 2**31:
+            raise InputError(f"{len(pairs[0]):,} pairs are too many for the fused steps; use engine 'torch'.")
+        assert all(one.is_contiguous() for table in (users, items) for one in table if one is not None)
+        self.device = users.rows.device
+        self.replicas, self.n_users, self.dim = users.rows.shape
+        self.n_items = items.rows.shape[1]
+        self.batch, self.steps, self.n_pairs = batch, steps, len(pairs[0])
+        self.lazy = users.clock is not None
+        self._users, self._items = users, items
+        self._pairs = tuple(side.to(torch.int32) for side in pairs)
+        self._exact = exact_sums
+        self._shape = shape or shape_for(self.dim, rule)
+        self._nothing = torch.zeros(1, dtype=torch.int64, device=self.device)
+
+        def new(*size: int, dtype: torch.dtype) -> Tensor:
+            return torch.zeros(size, dtype=dtype, device=self.device)
+
+        sums = torch.int64 if exact_sums else torch.float32
+        self._gradients = [new(*table.rows.shape, dtype=sums) for table in (users, items)]
+        self._marks = [new(*t.rows.shape[:2], dtype=torch.int32) for t in (users, items) if self.lazy]
+        self._order = new(self.replicas, self.n_pairs, dtype=torch.int32)
+        self._own = new(self.replicas, steps, dtype=torch.int64)
+        self._shared = new(self.replicas, steps, dtype=torch.int64)
+        self._rates = new(self.replicas, dtype=torch.float32)
+        self._decay, self._l2 = (torch.as_tensor(x, dtype=torch.float32).to(self.device) for x in (decay, l2))
+        self._step_at, self._taken = new(1, dtype=torch.int64), new(1, dtype=torch.int64)
+        self._taken.fill_(taken)
+        self._unbias = [corrections(beta, root).to(self.device) for beta, root in ((0.9, 1), (0.999, 0.5))]
+        self._blocks = -(-batch // self._shape.positives)
+        self.touched = new(self.replicas, 3, batch, dtype=torch.int32)
+        """int32 [R, 3, batch]: users, positives and negatives of the last step; -1 beyond its end."""
+        self._draws, self._ranks_all = rule.draws, rule.kind == "auc" and not rule.draws
+        self._width = padded(self.dim) if rule.kind == "auc" else power(self.dim)
+        ranked = (rule.draws or self.n_items) if rule.kind == "auc" else 1
+        self._pitch = -(-ranked // self._shape.chunk) * self._shape.chunk
+        deep = self.replicas if rule.kind == "auc" else 1
+        self._across = new(deep, self._width, self._pitch, dtype=torch.float32)
+        """The vectors that ranks are counted among, side by side: item i of replica r is [r, :, i]."""
+        self._drawn = new(deep, self._pitch, dtype=torch.int32).fill_(-1)
+        self._parts = new(self.replicas, 4, self._blocks, dtype=torch.float32)
+        self._tally = new(3, self.replicas, dtype=torch.float64)
+        self._graphs: dict[int, Any] = {}
+        self._at = 0
+        self._launch_first = self._first_launch(distribution, rule, hot, held_out)
+        self._launch_shared = self._shared_launch() if rule.draws else lambda: None
+        self._launch_second = self._touched_launch() if self.lazy else self._dense_launch()
+
+    def begin_epoch(self, order: Tensor, own: Tensor, shared: Tensor, rates: Sequence[float] | Tensor) -> None:
+        """Take an epoch's order int [R, N], keys int64 [R, steps] and learning rates [R]."""
+        self._order.copy_(order)
+        self._own.copy_(own)
+        self._shared.copy_(shared)
+        self._rates.copy_(torch.as_tensor(rates, dtype=torch.float32))
+        if self._ranks_all:
+            self._across[:, : self.dim, : self.n_items] = self._items.rows.transpose(1, 2)
+
+    def restart(self, taken: int) -> None:
+        """Go on as if Adam had made `taken` steps; tables that were changed take effect in the next epoch."""
+        self._taken.fill_(taken)
+        for marks in self._marks:
+            marks.zero_()
+
+    def run(self, first: int, last: int) -> Tensor:
+        """Make the steps first…last-1; float64 [3, R]: sums over them of loss, hot share and false share.
+
+        Nothing waits for the device, except the first time, when the kernels are compiled.
+        """
+        if first != self._at:
+            self._step_at.fill_(first)
+        self._at = last
+        self._tally.zero_()
+        left = last - first
+        if left and not self._graphs:
+            self._launch()  # compiles, which must not happen while a graph is recorded
+            left -= 1
+            if self.device.type == "cuda":
+                self._graphs = {n: self._recorded(n) for n in (_GRAPH_STEPS, 1)}
+        while left:
+            n = _GRAPH_STEPS if left >= _GRAPH_STEPS else 1
+            self._graphs[n].replay() if n in self._graphs else self._launch(n)
+            left -= n
+        return self._tally.clone()
+
+    def _launch(self, n: int = 1) -> None:
+        for _ in range(n):
+            self._launch_shared()
+            self._launch_first()
+            self._launch_second()
+
+    def _recorded(self, n: int) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
+        with recording(graph):
+            self._launch(n)
+        return graph
+
+    def _first_launch(
+        self, distribution: Distribution, rule: Rule, hot: Tensor, held_out: Tensor | None
+    ) -> Callable[[], None]:
+        none, shape = self._nothing, self._shape
+        kinds = ("uniform", "weighted", "grouped"), ("fixed", "hardest", "auc")
+        groups = 1 if distribution.choice is None else distribution.choice.shape[1]
+        held = held_out is not None and len(held_out) > 0
+        tensors = [
+            *(self._users.rows, self._items.rows, *self._gradients, self._order, *self._pairs),
+            *(self._own, self._step_at, self._taken, self._across, self._drawn),
+            *(
+                distribution.indptr,
+                distribution.items,
+                gaps(distribution),
+                distribution.mass,
+                distribution.before_item,
+                distribution.before_pair,
+            ),
+            *(
+                distribution.choice,
+                distribution.begin,
+                distribution.left,
+                distribution.item_at,
+                rule.alpha,
+                rule.gamma,
+                rule.prior,
+            ),
+            *(hot.view(torch.uint8), held_out if held else None, self._rows_of(held_out) if held else None),
+            *(self._l2, self.touched, self._parts),
+        ]
+        tensors = [none if tensor is None else tensor.contiguous() for tensor in tensors]
+        numbers = (self.n_pairs, self.n_users, self.n_items, self.dim, self.steps, self.batch)
+        kernel = self._learn[(self._blocks, self.replicas)]
+
+        def launch() -> None:
+            kernel(
+                *tensors, *numbers, groups, self._blocks, self._pitch,
+                DRAWN=kinds[0].index(distribution.kind), CHOICE=kinds[1].index(rule.kind), M=rule.candidates,
+                K=rule.probes, DRAWS=rule.draws, GROUPS=power(groups), EXACT=self._exact, HELD=held,
+                BB=shape.positives, D=self._width, W=power(rule.candidates + 2 * rule.probes),
+                PART=shape.part, CHUNK=shape.chunk, num_warps=shape.warps, maxnreg=shape.registers,
+            )  # fmt: skip
+
+        return launch
+
+    def _shared_launch(self) -> Callable[[], None]:
+        some = 16
+        kernel = self._gather[(-(-self._draws // some), self.replicas)]
+        tensors = (self._items.rows, self._shared, self._step_at, self._across, self._drawn)
+        numbers = (self.n_items, self.dim, self.steps, self._pitch)
+
+        def launch() -> None:
+            kernel(*tensors, *numbers, DRAWS=self._draws, D=self._width, SOME=some)
+
+        return launch
+
+    def _rows_of(self, keys: Tensor | None) -> Tensor:
+        """int64 [n_users + 1]: where each user's keys begin."""
+        assert keys is not None
+        firsts = torch.arange(self.n_users + 1, device=self.device) * self.n_items
+        return torch.searchsorted(keys, firsts)
+
+    def _sides(self) -> list[Tensor]:
+        pieces = zip((self._users, self._items), self._gradients, strict=True)
+        return [t for table, gradient in pieces for t in (table.rows, table.mean, table.square, gradient)]
+
+    def _ends(self) -> tuple[Any, ...]:
+        steady = (self._rates, self._decay, *self._unbias, LAST)
+        return (*steady, self._taken, self._step_at, self._parts, self._tally)
+
+    def _twice(self) -> dict[str, int]:
+        """Where ranks are among all items, Adam also keeps `_across` up to date."""
+        return {"EXACT": self._exact, "TWICE": self._ranks_all, "D": self._width, "STRIDE": _STRIDE}
+
+    def _dense_launch(self) -> Callable[[], None]:
+        rows = max(1, _CELLS // self._width)
+        programs = [-(-n // rows) for n in (self.n_users, self.n_items)]
+        kernel = self._adam.move_all[(sum(programs) + 1, self.replicas)]
+        numbers = (self.n_users, self.n_items, *programs, self._blocks, self.dim, self._across, self._pitch)
+        sizes = self._twice() | {"ROWS": rows}
+
+        def launch() -> None:
+            kernel(*self._sides(), *self._ends(), *numbers, **sizes)
+
+        return launch
+
+    def _touched_launch(self) -> Callable[[], None]:
+        programs = -(-self.batch // _ROWS)
+        kernel = self._adam.move_touched[(3 * programs + 1, self.replicas)]
+        clocks = (self._users.clock, self._marks[0], self._items.clock, self._marks[1], self.touched)
+        numbers = (
+            self.n_users,
+            self.n_items,
+            self.batch,
+            programs,
+            self._blocks,
+            self.dim,
+            self._across,
+            self._pitch,
+        )
+        sizes = self._twice() | {"ROWS": _ROWS}
+
+        def launch() -> None:
+            kernel(*self._sides(), *clocks, *self._ends(), *numbers, **sizes)
+
+        return launch
+
 
 class TritonEngine(Engine):
+    """The trainer's tables and samplers, handed to the fused steps."""
+
     name = "triton"
 
     def __init__(self, trainer: Trainer) -> None:

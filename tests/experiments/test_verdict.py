@@ -9,7 +9,7 @@ import pytest
 from test_compare import fit_with
 
 import evenhand as eh
-from evenhand.experiments.aims import AIMS, Answer, aims_named, aims_sentence, answer
+from evenhand.experiments.verdict import AIMS, Answer, aims_named, aims_sentence, answer
 from evenhand.metrics.statistics import Estimate
 from evenhand.utils.errors import InputError
 from run_cli import TINY, evenhand, one_thread, small_log, write_log
