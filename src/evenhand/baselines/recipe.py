@@ -345,7 +345,7 @@ def candidates(pairs: Interactions, aim: Aim, device: torch.device) -> dict[str,
         als += [ALS(512, 100, 200, nu=1)] if on_gpu else []
     most: int | Literal["all"] = "all" if on_gpu or pairs.n_items <= _EASE_ITEMS else _EASE_ITEMS
     width, shared = (256, 4096) if on_gpu else (128, 1024)
-    settings = Settings(batch=4096 if len(pairs) > 200_000 else 1024, patience=4, eval_users=MOST_USERS)
+    settings = Settings(batch=4096 if len(pairs) > 200_000 else 1024, patience=4, eval_users=MOST_USERS, average=False)
 
     def softmax(temperature: float, encoder: Encoder) -> Method:
         loss = Softmax(temperature=temperature, shared=shared)
