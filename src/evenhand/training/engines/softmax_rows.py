@@ -69,10 +69,7 @@ def _row(
         for j in range(n):
             x[b, j] += offset[j]
     _mark(b, user, indptr, items, column, following, x, _NOTHING)
-    top = _NOTHING
-    for j in range(n):
-        top = max(top, x[b, j])
-    total = np.float32(0)
+    top, total = max(_NOTHING, _highest(x[b])), np.float32(0)
     for j in range(n):
         grown = _exp(max(x[b, j] - top, _LOWEST))
         x[b, j] = grown if x[b, j] > _NOTHING else np.float32(0)
@@ -86,6 +83,15 @@ def _row(
     share = scale / total if total > 0 else np.float32(0)
     for j in range(n):
         x[b, j] *= share
+
+
+@compiled(error_model="numpy")
+def _highest(row: Any) -> Any:
+    """The largest number, compared by its bits as a whole number: many at once, where floats go one by one."""
+    bits, top = row.view(np.int32), np.int32(-(2**31))
+    for j in range(len(bits)):
+        top = max(top, bits[j] ^ ((bits[j] >> np.int32(31)) & np.int32(2**31 - 1)))
+    return np.int32(top ^ ((top >> np.int32(31)) & np.int32(2**31 - 1))).view(np.float32)
 
 
 @compiled(error_model="numpy", fastmath={"contract"}, forceinline=True)
@@ -139,3 +145,102 @@ def _posteriors(b: Any, x: Any, prior: Any, alpha: Any) -> Any:
             false = ((1 - alpha) * (1 - rank) + alpha * rank) * (1 - prior[j])
             weights[j] = true / (true + false)
     return weights
+
+
+# ---- rows of an engine that adds up exactly: what goes into the products of a block, and what becomes of them
+
+
+@compiled(error_model="numpy", parallel=True)
+def unit_rows(table: Any, which: Any, cosine: Any, found: Any, length: Any) -> None:
+    """Rows of a table, of length 1 for cosines, and the lengths they had; the last is repeated to fill `found`."""
+    for b in prange(len(found)):
+        _unit_row(b, table, which[min(np.int64(b), len(which) - 1)], cosine, found, length)
+
+
+@compiled(error_model="numpy", fastmath=FAST)
+def _unit_row(b: Any, table: Any, row: Any, cosine: Any, found: Any, length: Any) -> None:
+    square = np.float32(0)
+    for k in range(found.shape[1]):
+        square += table[row, k] * table[row, k]
+    length[b] = max(np.sqrt(square), np.float32(1e-12)) if cosine else np.float32(1)
+    for k in range(found.shape[1]):
+        found[b, k] = table[row, k] / length[b]
+
+
+@compiled(error_model="numpy", parallel=True, fastmath=FAST)
+def own_scores(user: Any, positive: Any, own: Any) -> None:
+    for b in prange(len(own)):
+        own[b] = _dot(user[b], positive[b])
+
+
+@compiled(error_model="numpy", fastmath=FAST)
+def _dot(a: Any, b: Any) -> Any:
+    total = np.float32(0)
+    for k in range(len(a)):
+        total += a[k] * b[k]
+    return total
+
+
+@compiled(error_model="numpy", parallel=True)
+def whole_factors(
+    slopes: Any, weight: Any, user: Any, slope_parts: Any, user_parts: Any, total: Any, whole: Any, whole_user: Any
+) -> None:  # fmt: skip
+    """Slopes [B, n] and users [B, d] times their weights as whole numbers of parts; `total` [B] sums the slopes."""
+    for b in prange(len(slopes)):
+        _whole_factors(b, slopes, weight, user, slope_parts, user_parts, total, whole, whole_user)
+
+
+@compiled(error_model="numpy", fastmath=FAST)
+def _whole_factors(
+    b: Any, slopes: Any, weight: Any, user: Any, slope_parts: Any, user_parts: Any, total: Any, whole: Any,
+    whole_user: Any,
+) -> None:  # fmt: skip
+    found = np.float32(0)
+    for j in range(slopes.shape[1]):
+        found += slopes[b, j]
+        whole[b, j] = np.rint(slopes[b, j] * slope_parts)
+    total[b] = found
+    times = np.float64(weight[b]) * user_parts
+    for k in range(user.shape[1]):
+        whole_user[b, k] = np.rint(user[b, k] * times)
+
+
+@compiled(error_model="numpy", parallel=True)
+def add_whole(found: Any, total: Any) -> None:
+    """Add whole numbers, held as float64, to int64."""
+    for k in prange(len(total)):
+        for j in range(total.shape[1]):
+            total[k, j] += np.int64(found[k, j])
+
+
+@compiled(error_model="numpy", parallel=True)
+def row_gradients(
+    of_margin: Any, of_own: Any, total: Any, size: Any, cosine: Any, user: Any, positive: Any, user_length: Any,
+    positive_length: Any, of_user: Any, of_positive: Any,
+) -> None:  # fmt: skip
+    """Gradients of rows of users, in the place of their slopes times the negatives, and of positives.
+
+    Of the mean over `size` positives.
+    """
+    for b in prange(len(of_user)):
+        _row_gradient(
+            b, of_margin[b], of_own[b] - of_margin[b] * total[b], cosine, user, positive, user_length[b] * size,
+            positive_length[b] * size, of_user, of_positive,
+        )  # fmt: skip
+
+
+@compiled(error_model="numpy", fastmath=FAST)
+def _row_gradient(
+    b: Any, of_margin: Any, of_own: Any, cosine: Any, user: Any, positive: Any, user_length: Any, positive_length: Any,
+    of_user: Any, of_positive: Any,
+) -> None:  # fmt: skip
+    along_user, along_positive = np.float32(0), np.float32(0)
+    for k in range(user.shape[1]):
+        of_user[b, k] = of_margin * of_user[b, k] + of_own * positive[b, k]
+        along_user += of_user[b, k] * user[b, k]
+        along_positive += of_own * user[b, k] * positive[b, k]
+    if not cosine:
+        along_user = along_positive = np.float32(0)
+    for k in range(user.shape[1]):
+        of_user[b, k] = (of_user[b, k] - along_user * user[b, k]) / user_length
+        of_positive[b, k] = (of_own * user[b, k] - along_positive * positive[b, k]) / positive_length
