@@ -128,7 +128,8 @@ class SoftmaxLoss(Loss):
         with torch.enable_grad():
             both = margin.detach().requires_grad_(), own.detach().requires_grad_()
             loss = self.of_margins(*both, batch)
-        return loss.detach(), *torch.autograd.grad(loss.sum(), both, materialize_grads=True)
+        of_margin, of_own = torch.autograd.grad(loss.sum(), both, materialize_grads=True)
+        return loss.detach(), of_margin, of_own
 
     def margins(self, batch: Scored, x: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
         """Slopes ∂margin/∂c_j [r, B, n], which may take the place of the scores x, and margins [r, B]."""

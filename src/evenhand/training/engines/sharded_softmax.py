@@ -7,6 +7,7 @@ rounded to so few bits that float64 adds up a block of them without rounding, an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,7 +19,7 @@ from evenhand.objectives.softmax import SoftmaxLoss
 from evenhand.training.engines import sharded_steps as steps
 from evenhand.training.engines.base import Plan
 from evenhand.training.engines.rows_engine import CompiledMargins
-from evenhand.training.engines.sharded import ShardedEngine, Share, SpreadPlan
+from evenhand.training.engines.sharded import Asked, ShardedEngine, Share, SpreadPlan
 from evenhand.training.engines.softmax_rows import add_whole, own_scores, row_gradients, unit_rows, whole_factors
 from evenhand.training.engines.steps import Table
 from evenhand.utils import keyed
@@ -67,34 +68,32 @@ class ShardedSoftmaxEngine(ShardedEngine):
         tally[1] += torch.from_numpy(self._hot)  # the same on every rank
         return tally
 
-    def _drawn(self, plan: Plan, step: int) -> list[np.ndarray]:
-        """The shared negatives of each replica in a step."""
-        drawn = self.trainer.samplers[0].draw_shared(keyed.uniforms(plan.shared[:, step], self._n))
-        return [one.numpy().copy() for one in drawn]
-
-    def _step(self, plan: SpreadPlan, step: int, size: int, users: Table, items: Table, tally: np.ndarray) -> None:
-        trainer, self._size = self.trainer, size
-        shares = []
-        for r, drawn in enumerate(self._drawn(plan, step)):
-            place, of, positives = self._positives(plan, r, step, size)
+    def _shares(self, plan: SpreadPlan, step: int) -> Sequence[SharedShare]:
+        negatives, shares = self.trainer.samplers[0].draw_shared(keyed.uniforms(plan.shared[:, step], self._n)), []
+        for r, drawn in enumerate(negatives.numpy()):
+            place, of, positives = self._positives(plan, r, step)
             nothing = np.empty((len(of), 0), dtype=np.int64)
             none = np.empty((1, 0), dtype=np.int64), np.empty(0, dtype=np.float32)
-            self._hot[r] += trainer.hot.numpy()[drawn].mean()
-            shares.append(SharedShare(place, of, positives, nothing, drawn, *none, ids_drawn=drawn.copy()))
-        row, send, _ = self._slots(shares)  # type: ignore[arg-type]
-        rows, shared = self._fetched(row, send)[0], []
+            self._hot[r] += self.trainer.hot.numpy()[drawn].mean()
+            shares.append(SharedShare(place, of, positives, nothing, drawn.copy(), *none, ids_drawn=drawn))
+        return shares
+
+    def _step(self, now: Asked, size: int, users: Table, items: Table, tally: np.ndarray) -> None:
+        self._size, shares = size, now.shares
+        rows, sums = self._fetched(now)[0], []
         self._used[:] = 0
         for r, share in enumerate(shares):
             losses = self._differentiate(r, share, rows, users.rows[r])
-            shared.append(torch.from_numpy(self._total.T.copy()))
+            sums.append(self._sums_of_shared(share))
             nearby = share.ids_drawn[share.place % self._n]
             steps.counted_of(share.users, nearby, losses, *self._held, tally[:, r])
             steps.sum_given_users(
                 r, share.users, share.of_users, users.slot, users.touched, users.times, users.gradient, self._used
             )
-        self._return_whole(shares, row, send, users, items)  # type: ignore[arg-type]
+        received = self._return_whole(now, users, items, sums)
         for r, share in enumerate(shares):
-            self._return_shared(r, share, shared[r], trainer.model.items.detach()[r], items)
+            total = np.sum([message[r] for message in received], axis=0)
+            self._add_shared(r, share, total, self.trainer.model.items.detach()[r], items)
 
     def _sum(
         self, share: Share, users: np.ndarray, times: np.ndarray, place: np.ndarray, ones: np.ndarray, more: np.ndarray
@@ -140,8 +139,8 @@ class ShardedSoftmaxEngine(ShardedEngine):
             torch.mm(slopes[0], given, out=found[some])
             self._add_up(slopes[0].numpy(), of_margin[some], user[some], total[some])
         row_gradients(
-            of_margin, of_own, total, np.float32(self._size), cosine, user, positive, user_length, positive_length, of_user,
-            of_positive,
+            of_margin, of_own, total, np.float32(self._size), cosine, user, positive, user_length, positive_length,
+            of_user, of_positive,
         )  # fmt: skip
         share.of_users, share.of_positives = of_user[:n], of_positive[:n]
         return losses[:n].astype(np.float64)
@@ -152,16 +151,20 @@ class ShardedSoftmaxEngine(ShardedEngine):
         whole_factors(slopes, weight, user, np.float32(SLOPE), USER, total, a.numpy(), u.numpy())
         add_whole(torch.mm(u.T, a, out=self._product).numpy(), self._total)
 
-    def _return_shared(self, r: int, share: SharedShare, total: Tensor, table: Tensor, items: Table) -> None:
-        """Add up the shared negatives' gradients at their owners, where they become those of the rows."""
-        ids, which, counts = np.unique(share.ids_drawn, return_inverse=True, return_counts=True)
-        sums = torch.zeros(len(ids), total.shape[1], dtype=torch.int64).index_add_(0, torch.from_numpy(which), total)
+    def _sums_of_shared(self, share: SharedShare) -> list[np.ndarray]:
+        """int64 [distinct, d] for each rank: the gradients of the shared negatives that it has, by ascending id."""
+        ids, which = np.unique(share.ids_drawn, return_inverse=True)
+        sums = np.zeros((len(ids), len(self._total)), dtype=np.int64)
+        np.add.at(sums, which, self._total.T)
         owner = self._items.owner(ids)
-        parts = self.world.exchange([sums[torch.from_numpy(owner == rank)] for rank in range(self.world.size)])
-        mine = ids[owner == self.world.rank]
-        row = self._items.local(mine)
-        given = torch.stack(parts).sum(0).double() / (self._size * SLOPE * USER)
-        weight = (counts[owner == self.world.rank] * (self._size / self._n)).astype(np.float32)
+        return [sums[owner == rank] for rank in range(self.world.size)]
+
+    def _add_shared(self, r: int, share: SharedShare, sums: np.ndarray, table: Tensor, items: Table) -> None:
+        """At the owner: turn the sums of all ranks into gradients of rows."""
+        ids, counts = np.unique(share.ids_drawn, return_counts=True)
+        mine = self._items.owner(ids) == self.world.rank
+        row, weight = self._items.local(ids[mine]), (counts[mine] * (self._size / self._n)).astype(np.float32)
+        given = torch.from_numpy(sums).double() / (self._size * SLOPE * USER)
         gradient = through_length(self._loss, table[torch.from_numpy(row)].double(), given).float().numpy()
         at_owner = items.slot, items.touched, items.times, items.gradient, self._used
         steps.add_shared(r, row, gradient, weight, *at_owner)
