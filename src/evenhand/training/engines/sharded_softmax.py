@@ -24,8 +24,9 @@ from evenhand.training.engines.softmax_rows import add_whole, own_scores, row_gr
 from evenhand.training.engines.steps import Table
 from evenhand.utils import keyed
 
-BLOCK = 256
-"""Positives that are multiplied with the negatives together; their sums are exact as far as 512."""
+BLOCK = 264
+"""Positives that are multiplied with the negatives together, the sums of up to 512 being exact; a little more than a
+power of 2, so that a rank's part of a usual batch does not begin a block for a few positives."""
 SLOPE, USER = 2.0**20, 2.0**19
 """Parts of 1 that slopes (of one positive) and users' vectors are rounded to before they are multiplied."""
 
