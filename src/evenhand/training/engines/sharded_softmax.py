@@ -24,9 +24,12 @@ from evenhand.training.engines.softmax_rows import add_whole, own_scores, row_gr
 from evenhand.training.engines.steps import Table
 from evenhand.utils import keyed
 
-BLOCK = 264
-"""Positives that are multiplied with the negatives together, the sums of up to 512 being exact; a little more than a
-power of 2, so that a rank's part of a usual batch does not begin a block for a few positives."""
+BLOCK = 352
+"""Positives that are multiplied with the negatives together; the sums of up to 512 are exact.
+
+A multiple of 32, as torch takes what is left over from so many numbers one by one, to other bits. A little more than a
+third of a power of 2, so that a rank's part of a usual batch does not begin a block for a few positives.
+"""
 SLOPE, USER = 2.0**20, 2.0**19
 """Parts of 1 that slopes (of one positive) and users' vectors are rounded to before they are multiplied."""
 
