@@ -4,8 +4,8 @@
     python benchmarks/spread_training.py --method auc-ns:ecdf=64 --batch 32768 --ranks 0,1,2
 
 Ranks 0 is one process without `torchrun` (the numba engine), 1 the sharded engine alone, which gives the bits of any
-number. Every process has one thread unless told otherwise. Of some repeats the shortest counts; they take turns, so that all meet the same
-machine. Its load is printed, as other work makes wall seconds worthless.
+number. Every process has one thread unless `--threads` says otherwise. Of some repeats the shortest counts; they take
+turns, so that all meet the same machine. Its load is printed, as other work makes wall seconds worthless.
 """
 
 from __future__ import annotations
