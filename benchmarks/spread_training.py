@@ -4,8 +4,8 @@
     python benchmarks/spread_training.py --method auc-ns:ecdf=64 --batch 32768 --ranks 0,1,2
 
 Ranks 0 is one process without `torchrun` (the numba engine), 1 the sharded engine alone, which gives the bits of any
-number. Every process has one thread. Of some repeats the shortest counts; they take turns, so that all meet the same
-machine. Its load is printed, as other work makes wall seconds worthless.
+number. Every process has one thread unless `--threads` says otherwise. Of some repeats the shortest counts; they take
+turns, so that all meet the same machine. Its load is printed, as other work makes wall seconds worthless.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--steps", type=int, default=0, help="Steps to time, 0 for an epoch.")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1, help="Threads of each process.")
     asked = parser.parse_args()
     sizes = [int(size) for size in asked.ranks.split(",")]
     for line in ({},) if asked.method else LINES:
@@ -103,8 +104,8 @@ def run(rank: int, size: int, port: int, asked: Any, queue: Any) -> None:
     if size:
         os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size)}
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    os.environ["OMP_NUM_THREADS"] = os.environ["NUMBA_NUM_THREADS"] = "1"
-    torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = os.environ["NUMBA_NUM_THREADS"] = str(asked.threads)
+    torch.set_num_threads(asked.threads)
     from evenhand.data.simulate import simulate_log
     from evenhand.encoders import MF
     from evenhand.methods import parse

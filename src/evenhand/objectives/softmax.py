@@ -113,9 +113,27 @@ class SoftmaxLoss(Loss):
         """[r, B]: the loss of each positive."""
         user, positive, negative = (self.scaled(x) for x in (batch.user, batch.positive, batch.negative.squeeze(1)))
         own = (user * positive).sum(-1)
-        margin = _SharedMargin.apply(user, negative, own, self, batch)
-        loss = self.of_margin(margin, own, batch)
-        return torch.where(margin > _ALL_MASKED, loss, 0.0)
+        return self.of_margins(_SharedMargin.apply(user, negative, own, self, batch), own, batch)
+
+    def of_margins(self, margin: Tensor, own: Tensor, batch: Scored) -> Tensor:
+        """The same from margins [r, B] and own scores: nothing where all negatives are masked."""
+        return torch.where(margin > _ALL_MASKED, self.of_margin(margin, own, batch), 0.0)
+
+    def sloped(self, margin: Tensor, own: Tensor, batch: Scored) -> tuple[Tensor, Tensor, Tensor]:
+        """Three [r, B]: the loss of each positive, and its slopes ∂loss/∂margin and ∂loss/∂own."""
+        if type(self).of_margin is SoftmaxLoss.of_margin and not self.of.positive:
+            there = margin > _ALL_MASKED
+            return torch.where(there, margin, 0.0), there.to(margin.dtype), torch.zeros_like(own)
+        with torch.enable_grad():
+            both = margin.detach().requires_grad_(), own.detach().requires_grad_()
+            loss = self.of_margins(*both, batch)
+        of_margin, of_own = torch.autograd.grad(loss.sum(), both, materialize_grads=True)
+        return loss.detach(), of_margin, of_own
+
+    def margins(self, batch: Scored, x: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+        """Slopes ∂margin/∂c_j [r, B, n], which may take the place of the scores x, and margins [r, B]."""
+        margin = self.compiled(self, batch, x, own)
+        return _margin_and_slopes(self, batch, x, own) if margin is None else (x, margin)
 
     def scaled(self, x: Tensor) -> Tensor:
         return normalize(x, dim=-1) if self.of.similarity == "cosine" else x
@@ -176,11 +194,8 @@ class _SharedMargin(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, user: Tensor, negative: Tensor, own: Tensor, loss: SoftmaxLoss, batch: Scored) -> Tensor:
-        x = user @ negative.mT
-        margin = loss.compiled(loss, batch, x, own)
-        if margin is None:
-            x, margin = _margin_and_slopes(loss, batch, x, own)
-        ctx.slopes, ctx.sides, ctx.add_up = x, (user, negative), loss.add_up
+        ctx.slopes, margin = loss.margins(batch, user @ negative.mT, own)
+        ctx.sides, ctx.add_up = (user, negative), loss.add_up
         return margin
 
     @staticmethod

@@ -159,18 +159,20 @@ class SpreadEvaluator(HeldOutEvaluator[SpreadLog]):
     @cached_property
     def _known(self) -> tuple[np.ndarray, np.ndarray]:
         """What evaluated users know among this rank's items: (place of the user in `users`, the item), ascending."""
-        world, items = self.truth.world, Blocks.of_items(self.truth.n_items, self.truth.world.size)
-        own = self.exclude.mine
-        place = np.full(own.n_users, -1)
+        came = np.concatenate(exchange_arrays(self.truth.world, self._known_by_rank()))
+        order = np.argsort(came[:, 0], kind="stable")
+        return came[order, 0], came[order, 1]
+
+    def _known_by_rank(self) -> list[np.ndarray]:
+        """int32 [pairs, 2]: what this rank's evaluated users know among the items of each."""
+        world, own = self.truth.world, self.exclude.mine
+        items = Blocks.of_items(self.truth.n_items, world.size)
+        place = np.full(own.n_users, -1, dtype=np.int32)
         mine = self.users[self.truth.users.owner(self.users) == world.rank]
         place[self.truth.users.local(mine)] = np.searchsorted(self.users, mine)
-        asked = place[own.users] >= 0
-        whose, item = place[own.users][asked], own.items[asked].astype(np.int64)
-        owner = items.owner(item)
-        to = [owner == rank for rank in range(world.size)]
-        pairs = [np.stack([whose[one], items.local(item[one])], axis=1) for one in to]
-        came = np.concatenate(exchange_arrays(world, pairs))
-        return tuple(came[np.argsort(came[:, 0], kind="stable")].T.copy())
+        asked, owner, local = place[own.users] >= 0, items.owner(own.items), items.local(own.items)
+        to = (asked & (owner == rank) for rank in range(world.size))
+        return [np.stack([place[own.users[one]], local[one]], axis=1) for one in to]
 
     def _blocks(self) -> Iterator[_Block]:
         for first in range(0, len(self.users), _AT_ONCE):

@@ -21,7 +21,10 @@ from evenhand.utils.world import Blocks, World
 from ranks import on_ranks
 
 METHODS = ("rns", "pns", "fairstatic", "dns", "auc-ns:ecdf=16", "auc-ns:ecdf=16:alpha=auto", "auc-ns:pool=30:ecdf=16")
-SHARED = ("softmax:shared=50", "psl:shared=50", "bsl:shared=50", "auc-softmax:shared=50")
+SHARED = (
+    "softmax:shared=50", "psl:shared=50", "bsl:shared=50", "auc-softmax:shared=50",
+    "softmax:shared=50:similarity=inner:positive=true:correction=true",
+)  # fmt: skip
 EPOCHS = 2
 
 

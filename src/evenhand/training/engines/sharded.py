@@ -7,7 +7,8 @@ gives the same bits. A batch is that of all ranks together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numba
@@ -53,25 +54,22 @@ def spread_plan(world: World, seeds: tuple[int, ...], epoch: int, numbers: Tenso
     A pair's place is the rank of its hash. Each rank ranks the hashes of one stretch of the range of 64 bits.
     """
     orders, own, shared = Plan.keys(seeds, epoch, n_steps, numbers.device)
-    placed = torch.stack([_places(world, keyed.hashes_at(key, numbers)) for key in orders])
-    places, order = placed.sort(dim=1)
+    placed = [_placed(world, keyed.hashes_at(key, numbers)) for key in orders]
+    order, places = (torch.stack(one) for one in zip(*placed, strict=True))
     return SpreadPlan(order, own, shared, epoch, places)
 
 
-def _places(world: World, hashes: Tensor) -> Tensor:
-    """int64, like hashes, of which no two are equal: how many hashes of all ranks are smaller."""
-    stretch = ((hashes >> 32) + 2**31) * world.size >> 32
-    order = stretch.argsort(stable=True)
-    send = torch.bincount(stretch, minlength=world.size).tolist()
+def _placed(world: World, hashes: Tensor) -> tuple[Tensor, Tensor]:
+    """int64, like hashes, of which no two are equal: their order, and how many of all ranks are smaller than each."""
+    order = hashes.argsort()
+    hashes = hashes[order]
+    send = torch.bincount(((hashes >> 32) + 2**31) * world.size >> 32, minlength=world.size).tolist()
     counts = world.counts(send)
-    received = world.swap(hashes[order], send, counts)
-    ranked = received.argsort()
-    rank = torch.empty_like(ranked)
-    rank[ranked] = torch.arange(len(ranked), device=rank.device)
+    received = world.swap(hashes, send, counts)
+    rank = torch.empty_like(received)
+    rank[received.argsort()] = torch.arange(len(received), device=rank.device)
     before = sum(world.gathered(len(received))[: world.rank])
-    places = torch.empty_like(hashes)
-    places[order] = world.swap(rank + before, counts.receive, Counts(tuple(send), counts.most))
-    return places
+    return order, world.swap(rank + before, counts.receive, Counts(tuple(send), counts.most))
 
 
 @dataclass
@@ -103,6 +101,23 @@ class Share:
         return self.positives, self.negatives[0]
 
 
+@dataclass
+class Asked:
+    """The items of a batch, numbered by slots, which its shares have in the place of ids."""
+
+    shares: Sequence[Any]
+    row: np.ndarray
+    """int [slots]: where each lies at its owner."""
+    send: np.ndarray
+    """int64 [ranks]: how many of them each rank has."""
+    items: np.ndarray
+    """int64 [slots]: replica · n_items + item."""
+    wanted: list[np.ndarray] = field(default_factory=list)
+    """Rows of its own that each rank asks this one for, once they have been told."""
+    most: int = 0
+    """The most that any rank asks any other for."""
+
+
 class ShardedEngine(Engine):
     name = "sharded"
 
@@ -123,6 +138,8 @@ class ShardedEngine(Engine):
         self._used = np.zeros((2, replicas), dtype=np.int64)
         self._slot = np.full(replicas * self._n_items, -1, dtype=np.int32)
         self._row_type = np.int32 if replicas * int(self._sizes.max()) < 2**31 else np.int64
+        self._ahead: Asked | None = None
+        """The step that comes next."""
         self._prepare()
         held, empty = trainer.held_out, np.zeros(trainer.train.n_users + 1, dtype=np.int64)
         self._held = (empty, trainer.train.items[:0]) if held is None else (held.indptr, held.items)
@@ -152,9 +169,13 @@ class ShardedEngine(Engine):
         # In whole numbers; the last batch of an epoch may be smaller than the others.
         tally = np.zeros((2, 3, len(trainer.seeds)), dtype=np.int64)
         size, done = batch, int(adam.steps[0])
+        self._ahead = self._asked(plan, first)
+        self._exchanged([[]] * self.world.size)
         for step in range(first, last):
             size = min(batch, trainer.pairs - step * batch)
-            self._step(plan, step, size, users, items, tally[int(size < batch)])
+            now, self._ahead = self._ahead, self._asked(plan, step + 1) if step + 1 < last else None
+            assert now is not None
+            self._step(now, size, users, items, tally[int(size < batch)])
             move_tables(size, users, items, moves, self._used, done + step - first + 1)
         adam.count(last - first)
         alphas_from(self._tables, trainer.samplers)
@@ -162,22 +183,20 @@ class ShardedEngine(Engine):
         scale = torch.tensor([1 / steps.LOSS_UNIT, 1, 1], dtype=torch.float64).unsqueeze(1)
         return scale * (whole / batch + rest / size)
 
-    def _step(self, plan: SpreadPlan, step: int, size: int, users: Table, items: Table, tally: np.ndarray) -> None:
+    def _step(self, now: Asked, size: int, users: Table, items: Table, tally: np.ndarray) -> None:
         """Everything up to the gradients of the rows that this rank holds."""
-        shares = self._shares(plan, step, size)
-        row, send, asked = self._slots(shares)
-        self._learn(shares, self._fetched(row, send), asked, size, users, tally)
+        self._learn(now.shares, self._fetched(now), now.items, size, users, tally)
         self._used[1] = 0
         back = self._return_in_order if self.ordered else self._return_whole
-        back(shares, row, send, users, items)
+        back(now, users, items)
 
-    def _shares(self, plan: SpreadPlan, step: int, size: int) -> list[Share]:
+    def _shares(self, plan: SpreadPlan, step: int) -> Sequence[Share]:
         """This rank's positives of a batch, and what they look at."""
         trainer = self.trainer
         own, shared = (keys.numpy().view(np.uint64) for keys in (plan.own, plan.shared))
         shares = []
         for r in range(len(trainer.seeds)):
-            place, of, positives = self._positives(plan, r, step, size)
+            place, of, positives = self._positives(plan, r, step)
             n = len(of)
             share = Share(
                 place=place,
@@ -198,16 +217,17 @@ class ShardedEngine(Engine):
             shares.append(share)
         return shares
 
-    def _positives(self, plan: SpreadPlan, r: int, step: int, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _positives(self, plan: SpreadPlan, r: int, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Places in the batch, users and items of this rank's positives."""
-        trainer, begin = self.trainer, step * self.trainer.settings.batch
-        first, last = torch.searchsorted(plan.places[r], torch.tensor([begin, begin + size])).tolist()
+        trainer, batch = self.trainer, self.trainer.settings.batch
+        begin = step * batch
+        first, last = torch.searchsorted(plan.places[r], torch.tensor([begin, begin + batch])).tolist()
         pairs = plan.order[r, first:last]
         return (plan.places[r, first:last] - begin).numpy(), trainer.users[pairs].numpy(), trainer.items[pairs].numpy()
 
-    def _slots(self, shares: list[Share]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Number all items of the shares by slots: their rows at their owners, how many each has, and the items."""
-        n_items, used = self._n_items, 0
+    def _asked(self, plan: SpreadPlan, step: int) -> Asked:
+        """Number all items that a step looks at by slots."""
+        shares, n_items, used = self._shares(plan, step), self._n_items, 0
         asked = np.empty(sum(len(ids) for share in shares for ids in share.ids), dtype=np.int64)
         for r, share in enumerate(shares):
             for ids in share.ids:
@@ -219,19 +239,17 @@ class ShardedEngine(Engine):
             for ids in share.ids:
                 steps.into_slots(ids, r * n_items, self._slot)
         steps.forget_slots(asked, self._slot)
-        return row, send, asked
+        return Asked(shares, row, send, asked)
 
-    def _fetched(self, row: np.ndarray, send: np.ndarray) -> np.ndarray:
+    def _fetched(self, now: Asked) -> np.ndarray:
         """float32 [1, slots, d]: the rows of all slots, from their owners."""
-        table, lengths = self.trainer.model.items.detach(), send.tolist()
-        counts = self.world.counts(lengths)
-        wanted = self.world.swap(torch.from_numpy(row), lengths, counts)
-        answer = table.view(-1, table.shape[-1]).index_select(0, wanted)
-        rows = self.world.swap(answer, counts.receive, Counts(tuple(lengths), counts.most))
-        return rows.unsqueeze(0).numpy()
+        table = self.trainer.model.items.detach()
+        answer = table.view(-1, table.shape[-1]).index_select(0, torch.from_numpy(np.concatenate(now.wanted)))
+        lengths = [len(one) for one in now.wanted]
+        return self.world.swap(answer, lengths, Counts(tuple(now.send.tolist()), now.most)).unsqueeze(0).numpy()
 
     def _learn(
-        self, shares: list[Share], rows: np.ndarray, asked: np.ndarray, size: int, users: Table, tally: np.ndarray
+        self, shares: Sequence[Share], rows: np.ndarray, asked: np.ndarray, size: int, users: Table, tally: np.ndarray
     ) -> None:
         """Choose the negatives, and find the slopes and the gradients of the users."""
         won = np.zeros(len(shares), dtype=np.int64)
@@ -264,30 +282,37 @@ class ShardedEngine(Engine):
         prior = tables.prior[r, asked % self._n_items][None]
         return tables._replace(**mine, prior=prior, drawn=share.drawn[None])
 
-    def _return_whole(self, shares: list[Share], row: np.ndarray, send: np.ndarray, users: Table, items: Table) -> None:
-        """Return the sum of each slot: one contribution as float32, several as int64, which give the same total."""
-        dim = users.rows.shape[2]
+    def _return_whole(
+        self, now: Asked, users: Table, items: Table, beside: Sequence[Sequence[np.ndarray]] = ()
+    ) -> list[list[np.ndarray]]:
+        """Return the sum of each slot: one contribution as float32, several as int64, which give the same total.
+
+        What is to be sent `beside` to each rank goes in the same message; back comes what the others had to send.
+        """
+        dim, shares, row = users.rows.shape[2], now.shares, now.row
         times, place = np.zeros(len(row), dtype=np.int32), np.empty(len(row), dtype=np.int64)
         for share in shares:
             for drawn in share.contributed:
                 steps.count_items(drawn, times)
         once, often = np.zeros((2, self.world.size), dtype=np.int64)
-        steps.number_items(times, send, place, once, often)
+        steps.number_items(times, now.send, place, once, often)
         ones, more = np.empty((once.sum(), dim), dtype=np.float32), np.zeros((often.sum(), dim), dtype=np.int64)
         for r, share in enumerate(shares):
             self._sum(share, users.rows[r : r + 1], times, place, ones, more)
         cuts = [list(zip(np.cumsum(n) - n, np.cumsum(n), strict=True)) for n in (once, often)]
         singles, several = (row[times == 1], ones), (row[times > 1], times[times > 1], more)
         messages = [
-            [*(column[a:b] for column in singles), *(column[c:d] for column in several)]
-            for (a, b), (c, d) in zip(*cuts, strict=True)
+            [*(column[a:b] for column in singles), *(column[c:d] for column in several), *(one[rank] for one in beside)]
+            for rank, ((a, b), (c, d)) in enumerate(zip(*cuts, strict=True))
         ]
         at_owner = items.slot, items.touched, items.times, self._sums, self._used
-        for single, values, many, counts, sums in self._exchanged(messages):
+        received = self._exchanged(messages)
+        for single, values, many, counts, sums, *_ in received:
             once_each = np.ones(len(single), dtype=np.int32)
             steps.add_rows(single, self._mine, steps.all_in_units(values), once_each, *at_owner)
             steps.add_rows(many, self._mine, sums, counts, *at_owner)
         steps.to_gradients(self._used, self._sums, items.gradient)
+        return [message[5:] for message in received]
 
     def _sum(
         self, share: Share, users: np.ndarray, times: np.ndarray, place: np.ndarray, ones: np.ndarray, more: np.ndarray
@@ -296,11 +321,9 @@ class ShardedEngine(Engine):
         for sign, drawn in ((-1, share.positives), (1, share.negatives[0])):
             steps.sum_items(share.users, drawn, share.slopes, np.float32(sign), users, times, place, ones, more)
 
-    def _return_in_order(
-        self, shares: list[Share], row: np.ndarray, send: np.ndarray, users: Table, items: Table
-    ) -> None:
+    def _return_in_order(self, now: Asked, users: Table, items: Table) -> None:
         """Return every contribution by itself, for owners to add them as one process would."""
-        owner = np.repeat(np.arange(self.world.size), send)
+        owner, shares, row = np.repeat(np.arange(self.world.size), now.send), now.shares, now.row
         slots = np.concatenate([np.concatenate([s.positives, s.negatives[0]]) for s in shares])
         places = np.concatenate([np.concatenate([s.place, s.place]) for s in shares])
         slopes = np.concatenate([np.concatenate([-s.slopes, s.slopes]) for s in shares])
@@ -314,14 +337,27 @@ class ShardedEngine(Engine):
             items.gradient, self._used,
         )  # fmt: skip
 
-    def _exchanged(self, messages: list[list[np.ndarray]]) -> list[list[np.ndarray]]:
-        """Send arrays to every rank in one message; back come those of each, of the same dtypes and widths."""
-        packed = [
-            np.concatenate([np.array([len(a) for a in arrays]).view(np.uint8), *map(_bytes, arrays)])
-            for arrays in messages
-        ]
-        received = self.world.exchange([torch.from_numpy(one) for one in packed])
-        return [_unpacked(one.numpy(), messages[0]) for one in received]
+    def _exchanged(self, messages: Sequence[list[np.ndarray]]) -> list[list[np.ndarray]]:
+        """Send arrays to every rank in one message; back come those of each, of the same dtypes and widths.
+
+        What the next step asks for goes along.
+        """
+        ahead = self._ahead
+        if ahead is not None:
+            rows = np.split(ahead.row, np.cumsum(ahead.send)[:-1])
+            messages = [[*one, np.array([ahead.send.max()]), row] for one, row in zip(messages, rows, strict=True)]
+        received = list(messages)
+        if not self.world.lone:
+            packed = [
+                np.concatenate([np.array([len(a) for a in arrays]).view(np.uint8), *map(_bytes, arrays)])
+                for arrays in messages
+            ]
+            came = self.world.exchange([torch.from_numpy(one) for one in packed])
+            received = [_unpacked(one.numpy(), messages[0]) for one in came]
+        if ahead is not None:
+            ahead.wanted = [one.pop() for one in received]
+            ahead.most = max(int(one.pop()[0]) for one in received)
+        return received
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:

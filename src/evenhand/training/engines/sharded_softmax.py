@@ -7,6 +7,7 @@ rounded to so few bits that float64 adds up a block of them without rounding, an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,12 +19,17 @@ from evenhand.objectives.softmax import SoftmaxLoss
 from evenhand.training.engines import sharded_steps as steps
 from evenhand.training.engines.base import Plan
 from evenhand.training.engines.rows_engine import CompiledMargins
-from evenhand.training.engines.sharded import ShardedEngine, Share, SpreadPlan
+from evenhand.training.engines.sharded import Asked, ShardedEngine, Share, SpreadPlan
+from evenhand.training.engines.softmax_rows import add_whole, own_scores, row_gradients, unit_rows, whole_factors
 from evenhand.training.engines.steps import Table
 from evenhand.utils import keyed
 
-EXACT_ROWS = 512
-"""Positives of a block: so many terms of a sum are exact."""
+BLOCK = 352
+"""Positives that are multiplied with the negatives together; the sums of up to 512 are exact.
+
+A multiple of 32, as torch takes what is left over from so many numbers one by one, to other bits. A little more than a
+third of a power of 2, so that a rank's part of a usual batch does not begin a block for a few positives.
+"""
 SLOPE, USER = 2.0**20, 2.0**19
 """Parts of 1 that slopes (of one positive) and users' vectors are rounded to before they are multiplied."""
 
@@ -50,50 +56,48 @@ class ShardedSoftmaxEngine(ShardedEngine):
         trainer, self._tables = self.trainer, None
         self._n = trainer.negatives
         dim = trainer.model.items.shape[-1]
-        self._total = torch.zeros(dim, self._n, dtype=torch.int64)
-        self._whole = [torch.empty(EXACT_ROWS, n, dtype=torch.float64) for n in (self._n, dim)]
-        self._size = 1
+        self._total = np.zeros((dim, self._n), dtype=np.int64)
+        self._scores = torch.empty(BLOCK, self._n)
+        self._whole = [torch.empty(BLOCK, n, dtype=torch.float64) for n in (self._n, dim)]
+        self._product = torch.empty(dim, self._n, dtype=torch.float64)
+        self._size, self._hot = 1, np.zeros(len(trainer.seeds))
         self._margins = CompiledMargins(trainer.train, self._n)
 
     def run(self, plan: Plan, first: int, last: int) -> Tensor:
         loss = self.trainer.loss
         assert isinstance(loss, SoftmaxLoss)
-        loss.compiled, loss.add_up = self._margins, self._add_up
-        self._loss = loss
+        loss.compiled, self._loss = self._margins, loss
+        self._hot[:] = 0
         tally = super().run(plan, first, last)
-        for step in range(first, last):  # the same on every rank
-            for r, drawn in enumerate(self._drawn(plan, step)):
-                tally[1, r] += self.trainer.hot.numpy()[drawn].mean()
+        tally[1] += torch.from_numpy(self._hot)  # the same on every rank
         return tally
 
-    def _drawn(self, plan: Plan, step: int) -> list[np.ndarray]:
-        """The shared negatives of each replica in a step."""
-        drawn = self.trainer.samplers[0].draw_shared(keyed.uniforms(plan.shared[:, step], self._n))
-        return [one.numpy().copy() for one in drawn]
-
-    def _step(self, plan: SpreadPlan, step: int, size: int, users: Table, items: Table, tally: np.ndarray) -> None:
-        trainer, self._size = self.trainer, size
-        shares = []
-        for r, drawn in enumerate(self._drawn(plan, step)):
-            place, of, positives = self._positives(plan, r, step, size)
+    def _shares(self, plan: SpreadPlan, step: int) -> Sequence[SharedShare]:
+        negatives, shares = self.trainer.samplers[0].draw_shared(keyed.uniforms(plan.shared[:, step], self._n)), []
+        for r, drawn in enumerate(negatives.numpy()):
+            place, of, positives = self._positives(plan, r, step)
             nothing = np.empty((len(of), 0), dtype=np.int64)
             none = np.empty((1, 0), dtype=np.int64), np.empty(0, dtype=np.float32)
-            shares.append(SharedShare(place, of, positives, nothing, drawn, *none, ids_drawn=drawn.copy()))
-        row, send, _ = self._slots(shares)  # type: ignore[arg-type]
-        rows = torch.from_numpy(self._fetched(row, send)[0])
-        shared = []
+            self._hot[r] += self.trainer.hot.numpy()[drawn].mean()
+            shares.append(SharedShare(place, of, positives, nothing, drawn.copy(), *none, ids_drawn=drawn))
+        return shares
+
+    def _step(self, now: Asked, size: int, users: Table, items: Table, tally: np.ndarray) -> None:
+        self._size, shares = size, now.shares
+        rows, sums = self._fetched(now)[0], []
         self._used[:] = 0
         for r, share in enumerate(shares):
-            losses = self._differentiate(r, share, rows, torch.from_numpy(users.rows[r]))
-            shared.append(self._total.T.contiguous())
+            losses = self._differentiate(r, share, rows, users.rows[r])
+            sums.append(self._sums_of_shared(share))
             nearby = share.ids_drawn[share.place % self._n]
             steps.counted_of(share.users, nearby, losses, *self._held, tally[:, r])
             steps.sum_given_users(
                 r, share.users, share.of_users, users.slot, users.touched, users.times, users.gradient, self._used
             )
-        self._return_whole(shares, row, send, users, items)  # type: ignore[arg-type]
+        received = self._return_whole(now, users, items, sums)
         for r, share in enumerate(shares):
-            self._return_shared(r, share, shared[r], trainer.model.items.detach()[r], items)
+            total = np.sum([message[r] for message in received], axis=0)
+            self._add_shared(r, share, total, self.trainer.model.items.detach()[r], items)
 
     def _sum(
         self, share: Share, users: np.ndarray, times: np.ndarray, place: np.ndarray, ones: np.ndarray, more: np.ndarray
@@ -101,55 +105,70 @@ class ShardedSoftmaxEngine(ShardedEngine):
         assert isinstance(share, SharedShare)
         steps.sum_given(share.positives, share.of_positives, times, place, ones, more)
 
-    def _differentiate(self, r: int, share: SharedShare, rows: Tensor, users: Tensor) -> np.ndarray:
+    def _differentiate(self, r: int, share: SharedShare, rows: np.ndarray, users: np.ndarray) -> np.ndarray:
         """float64 [n]: the losses of a share; their gradients go into the share and into `_total`."""
-        n, dim = len(share.users), rows.shape[1]
-        self._total.zero_()
-        share.of_users, share.of_positives = np.empty((n, dim), np.float32), np.empty((n, dim), np.float32)
-        ids, losses = torch.from_numpy(share.ids_drawn).view(1, 1, -1), np.empty(n)
-        negatives = rows[torch.from_numpy(share.drawn)].view(1, 1, -1, dim)
-        log_q = self.trainer.samplers[0].log_probability(ids)
-        for first in range(0, n, EXACT_ROWS):
-            some = np.minimum(np.arange(first, first + EXACT_ROWS), n - 1)
-            there = torch.from_numpy((np.arange(first, first + EXACT_ROWS) < n).astype(np.float32))
-            of, positive = torch.from_numpy(share.users[some]), torch.from_numpy(share.positives[some])
-            both = [users[of].requires_grad_(), rows[positive].requires_grad_()]
-            each = self._loss.each(
-                Scored(
-                    replicas=slice(r, r + 1),
-                    users=of.unsqueeze(0),
-                    positives=positive.unsqueeze(0),
-                    negatives=ids,
-                    user=both[0].unsqueeze(0),
-                    positive=both[1].unsqueeze(0),
-                    items=rows.unsqueeze(0),
-                    given=negatives,
-                    log_q=log_q,
-                )
-            )[0]
-            found = torch.autograd.grad((each * there).sum() / self._size, both)
-            last = min(first + EXACT_ROWS, n)
-            share.of_users[first:last], share.of_positives[first:last] = (g[: last - first].numpy() for g in found)
-            losses[first:last] = each.detach().double()[: last - first].numpy()
-        return losses
+        n, dim, cosine = len(share.users), rows.shape[1], self._loss.of.similarity == "cosine"
+        full = -(-n // BLOCK) * BLOCK
+        user, positive, of_user, of_positive = (np.empty((full, dim), dtype=np.float32) for _ in range(4))
+        numbers = np.empty((7, full), dtype=np.float32)
+        user_length, positive_length, own, losses, of_margin, of_own, total = numbers
+        negative, ids = np.empty((self._n, dim), dtype=np.float32), torch.from_numpy(share.ids_drawn).view(1, 1, -1)
+        unit_rows(users, share.users, cosine, user, user_length)
+        unit_rows(rows, share.positives, cosine, positive, positive_length)
+        unit_rows(rows, share.drawn, cosine, negative, np.empty(self._n, dtype=np.float32))
+        own_scores(user, positive, own)
+        self._total[:] = 0
+        given, log_q = torch.from_numpy(negative), self.trainer.samplers[0].log_probability(ids)
+        of = torch.from_numpy(share.users[np.minimum(np.arange(full), n - 1)]) if n else torch.empty(0)
+        vectors, positives, found, (_, _, mine, loss, by_margin, by_own, _) = (
+            torch.from_numpy(x) for x in (user, positive, of_user, numbers)
+        )
+        for first in range(0, n, BLOCK):
+            some = slice(first, first + BLOCK)
+            block = Scored(
+                replicas=slice(r, r + 1),
+                users=of[some].unsqueeze(0),
+                positives=of.new_empty(0),
+                negatives=ids,
+                user=vectors[some].unsqueeze(0),
+                positive=positives[some].unsqueeze(0),
+                items=given.unsqueeze(0),
+                given=given.view(1, 1, -1, dim),
+                log_q=log_q,
+            )
+            torch.mm(vectors[some], given.T, out=self._scores)
+            slopes, margin = self._loss.margins(block, self._scores.unsqueeze(0), mine[some].unsqueeze(0))
+            loss[some], by_margin[some], by_own[some] = self._loss.sloped(margin, mine[some].unsqueeze(0), block)
+            of_margin[n:] = 0  # what only fills the block has no weight
+            torch.mm(slopes[0], given, out=found[some])
+            self._add_up(slopes[0].numpy(), of_margin[some], user[some], total[some])
+        row_gradients(
+            of_margin, of_own, total, np.float32(self._size), cosine, user, positive, user_length, positive_length,
+            of_user, of_positive,
+        )  # fmt: skip
+        share.of_users, share.of_positives = of_user[:n], of_positive[:n]
+        return losses[:n].astype(np.float64)
 
-    def _add_up(self, slopes: Tensor, user: Tensor) -> None:
-        """Add a block's part of the shared negatives' gradient; `user` is weighed by the loss's own gradient."""
+    def _add_up(self, slopes: np.ndarray, weight: np.ndarray, user: np.ndarray, total: np.ndarray) -> None:
+        """Add a block's part of the shared negatives' gradient, and find the sum of each positive's slopes."""
         a, u = self._whole
-        torch.mul(slopes[0], SLOPE, out=a).round_()
-        torch.mul(user[0].double(), self._size * USER, out=u).round_()
-        self._total += (u.T @ a).long()
+        whole_factors(slopes, weight, user, np.float32(SLOPE), USER, total, a.numpy(), u.numpy())
+        add_whole(torch.mm(u.T, a, out=self._product).numpy(), self._total)
 
-    def _return_shared(self, r: int, share: SharedShare, total: Tensor, table: Tensor, items: Table) -> None:
-        """Add up the shared negatives' gradients at their owners, where they become those of the rows."""
-        ids, which, counts = np.unique(share.ids_drawn, return_inverse=True, return_counts=True)
-        sums = torch.zeros(len(ids), total.shape[1], dtype=torch.int64).index_add_(0, torch.from_numpy(which), total)
+    def _sums_of_shared(self, share: SharedShare) -> list[np.ndarray]:
+        """int64 [distinct, d] for each rank: the gradients of the shared negatives that it has, by ascending id."""
+        ids, which = np.unique(share.ids_drawn, return_inverse=True)
+        sums = np.zeros((len(ids), len(self._total)), dtype=np.int64)
+        np.add.at(sums, which, self._total.T)
         owner = self._items.owner(ids)
-        parts = self.world.exchange([sums[torch.from_numpy(owner == rank)] for rank in range(self.world.size)])
-        mine = ids[owner == self.world.rank]
-        row = self._items.local(mine)
-        given = torch.stack(parts).sum(0).double() / (self._size * SLOPE * USER)
-        weight = (counts[owner == self.world.rank] * (self._size / self._n)).astype(np.float32)
+        return [sums[owner == rank] for rank in range(self.world.size)]
+
+    def _add_shared(self, r: int, share: SharedShare, sums: np.ndarray, table: Tensor, items: Table) -> None:
+        """At the owner: turn the sums of all ranks into gradients of rows."""
+        ids, counts = np.unique(share.ids_drawn, return_counts=True)
+        mine = self._items.owner(ids) == self.world.rank
+        row, weight = self._items.local(ids[mine]), (counts[mine] * (self._size / self._n)).astype(np.float32)
+        given = torch.from_numpy(sums).double() / (self._size * SLOPE * USER)
         gradient = through_length(self._loss, table[torch.from_numpy(row)].double(), given).float().numpy()
         at_owner = items.slot, items.touched, items.times, items.gradient, self._used
         steps.add_shared(r, row, gradient, weight, *at_owner)
