@@ -10,6 +10,7 @@ from hypothesis import settings
 
 from evenhand.utils import progress
 from object_store import ObjectStore, running_store
+from prepared import start_server
 
 # Test data are small, so a second thread would only wait; and on a busy machine waiting threads are slow.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -45,6 +46,7 @@ def pytest_collection_finish() -> None:
     """What has been imported stays: looking through it for garbage again and again takes a twentieth of the time."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+    start_server()
 
 
 @pytest.fixture(scope="session")

@@ -243,6 +243,8 @@ def _child(life: Life, told: Path, err: Path, **environment: str) -> int:
         try:
             os.environ.update(environment)
             _redirect(err)
+            if environment.get("RANK", "0") != "0":
+                wait_for_rank_0(int(environment["MASTER_PORT"]))
             live(life, told)
             code = 0
         except SystemExit as end:
@@ -255,6 +257,18 @@ def _child(life: Life, told: Path, err: Path, **environment: str) -> int:
             sys.stderr.flush()
             os._exit(code)
     return child
+
+
+def wait_for_rank_0(port: int) -> None:
+    """Until it listens: torch, when it comes too early, sleeps for a second."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except OSError:
+            time.sleep(0.005)
+        else:
+            return
 
 
 def fresh(life: Life, scratch: Path, after: float | None = None) -> Death:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import random
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +19,8 @@ from checks.faults.life import forked
 from checks.faults.served import served
 from checks.faults.stories import Stage, Tally
 from checks.faults.works import Work, make_inputs
+
+from prepared import Program
 
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "fork") or not Path("/proc/self/fd").is_dir(), reason="needs fork and /proc"
@@ -74,13 +74,20 @@ def test_killed_here_and_there(work: Work, inputs: Path, tmp_path: Path) -> None
     assert total.clean, total
 
 
+def torture() -> None:
+    from checks.faults.__main__ import main  # which asks for one thread
+
+    main()
+
+
 def test_ranks_are_killed() -> None:
     """In a process of its own: what has used OpenMP cannot be copied and use it again."""
-    command = [sys.executable, "-m", "checks.faults", "--only", "train over 2 ranks", "--kills", "1", "--aimed", "1"]
-    command += ["--add=--batch 2048 --k 10"]  # ranks wait for each other at every step and for every k
-    ended = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=300)
-    assert ended.returncode == 0, ended.stderr
-    kills, runs, equal = re.search(r"\| \*\*all\*\* \| (\d+) \| (\d+) \| (\d+) \|", ended.stdout).groups()  # type: ignore[union-attr]
+    asked = ["--only", "train over 2 ranks", "--kills", "1", "--aimed", "1"]
+    asked += ["--add=--batch 2048 --k 10"]  # ranks wait for each other at every step and for every k
+    with Program(torture, *asked, cwd=Path(__file__).parents[2]) as process:
+        out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    kills, runs, equal = re.search(r"\| \*\*all\*\* \| (\d+) \| (\d+) \| (\d+) \|", out).groups()  # type: ignore[union-attr]
     assert int(kills) >= 4
     assert runs == equal
 
