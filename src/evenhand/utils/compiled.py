@@ -40,7 +40,7 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
         before = numba.config.CACHE_DIR  # type: ignore[attr-defined]
         numba.config.CACHE_DIR = str(folder or "")  # type: ignore[attr-defined]
         try:
-            made = njit(nogil=True, cache=folder is not None, **options)(function)
+            made = njit(nogil=True, no_cfunc_wrapper=True, cache=folder is not None, **options)(function)
         finally:
             numba.config.CACHE_DIR = before  # type: ignore[attr-defined]
         _compile_once(made, folder and folder / f"{function.__module__}.{function.__qualname__}.lock")
