@@ -133,7 +133,7 @@ def _run(
         stream.close()
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115
-    sys.argv = [main.__module__, *arguments]
+    sys.argv = ["program", *arguments]
     os.environ.update(environment)
     if cwd is not None:
         os.chdir(cwd)

@@ -14,8 +14,6 @@ from checks.faults.life import wait_for_rank_0
 from evenhand.utils import world
 from prepared import context, start_server
 
-os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-
 
 class RankError(AssertionError):
     """What went wrong in one of the processes."""

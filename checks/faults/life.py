@@ -68,6 +68,8 @@ class Death:
     """And how many of them the last checkpoint holds that was written."""
     parts: list[str] = field(default_factory=list)
     """Parts of a blend or a recipe that were fitted."""
+    compiling: float = 0.0
+    """Seconds for which it compiled or loaded what is compiled, if it came to its end."""
 
     @property
     def killed(self) -> bool:
@@ -82,7 +84,9 @@ def live(life: Life, told: Path) -> None:
     from evenhand.training import checkpoints as checkpoint
     from evenhand.training.spread_checkpoints import SpreadCheckpoints
     from evenhand.training.trainer import Trainer
+    from evenhand.utils.working_time import compile_time
 
+    compiled_before = compile_time()
     lines = os.open(told, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     run = Trainer.run
 
@@ -124,7 +128,7 @@ def live(life: Life, told: Path) -> None:
         try:
             main()
         finally:
-            os.write(lines, f"operations {len(seen)}\n".encode())
+            os.write(lines, f"operations {len(seen)}\ncompiling {compile_time() - compiled_before}\n".encode())
 
 
 def _name(folder: Path) -> str:
@@ -307,6 +311,8 @@ def _death(code: int, seconds: float, told: Path, err: Path) -> Death:
                 death.parts.append(name)
             case ["operations", number]:
                 death.operations = int(number)
+            case ["compiling", seconds]:
+                death.compiling = float(seconds)
     return death
 
 

@@ -11,15 +11,18 @@ import random
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import torch
-from checks.faults.life import forked
+from checks.faults.life import forked, import_everything
 from checks.faults.served import served
 from checks.faults.stories import Stage, Tally
 from checks.faults.works import Work, make_inputs
 
+from made_once import made_once
 from prepared import Program
 
 pytestmark = pytest.mark.skipif(
@@ -50,11 +53,10 @@ LONG = ("recipe", "tune --model")
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("torture")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the forked processes have no others
-    make_inputs(folder / "inputs", folder)
-    yield folder / "inputs"
+    import_everything()
+    yield made_once(tmp_path_factory, "torture", lambda folder: make_inputs(folder, tmp_path_factory.mktemp("scratch")))
     torch.set_num_threads(threads)
 
 
@@ -74,17 +76,23 @@ def test_killed_here_and_there(work: Work, inputs: Path, tmp_path: Path) -> None
     assert total.clean, total
 
 
-def torture() -> None:
-    from checks.faults.__main__ import main  # which asks for one thread
+def torture(inputs: Path) -> None:
+    """Its main program, with inputs that are there."""
+    from checks.faults import __main__ as program  # which asks for one thread
 
-    main()
+    def make_inputs(folder: Path, _: Path) -> None:
+        import_everything()
+        folder.symlink_to(inputs)
+
+    with patch.object(program, "make_inputs", make_inputs):
+        program.main()
 
 
-def test_ranks_are_killed() -> None:
+def test_ranks_are_killed(inputs: Path) -> None:
     """In a process of its own: what has used OpenMP cannot be copied and use it again."""
     asked = ["--only", "train over 2 ranks", "--kills", "1", "--aimed", "1"]
     asked += ["--add=--batch 2048 --k 10"]  # ranks wait for each other at every step and for every k
-    with Program(torture, *asked, cwd=Path(__file__).parents[2]) as process:
+    with Program(partial(torture, inputs), *asked, cwd=Path(__file__).parents[2]) as process:
         out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     kills, runs, equal = re.search(r"\| \*\*all\*\* \| (\d+) \| (\d+) \| (\d+) \|", out).groups()  # type: ignore[union-attr]
