@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import importlib
 import multiprocessing
 import os
 import select
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from multiprocessing import forkserver, util
@@ -138,6 +140,7 @@ def _run(
     if cwd is not None:
         os.chdir(cwd)
     torch.set_num_threads(1)
+    importlib.reload(warnings)  # shown as ever, not gathered by pytest
     code = 0
     try:
         main()
