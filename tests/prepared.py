@@ -128,6 +128,7 @@ def _run(
     environment: dict[str, str],
 ) -> None:
     """From its start to its end as the interpreter does it, which says what it could not write."""
+    import numba
     import torch
 
     for number, stream in ((1, out), (2, err)):
@@ -140,6 +141,7 @@ def _run(
     if cwd is not None:
         os.chdir(cwd)
     torch.set_num_threads(1)
+    numba.config.reload_config()  # before anything starts threads
     importlib.reload(warnings)  # shown as ever, not gathered by pytest
     code = 0
     try:

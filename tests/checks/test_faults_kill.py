@@ -78,7 +78,7 @@ def test_killed_here_and_there(work: Work, inputs: Path, tmp_path: Path) -> None
 
 def torture(inputs: Path) -> None:
     """Its main program, with inputs that are there."""
-    from checks.faults import __main__ as program  # which asks for one thread
+    from checks.faults import __main__ as program
 
     def make_inputs(folder: Path, _: Path) -> None:
         import_everything()
@@ -92,7 +92,8 @@ def test_ranks_are_killed(inputs: Path) -> None:
     """In a process of its own: what has used OpenMP cannot be copied and use it again."""
     asked = ["--only", "train over 2 ranks", "--kills", "1", "--aimed", "1"]
     asked += ["--add=--batch 2048 --k 10"]  # ranks wait for each other at every step and for every k
-    with Program(partial(torture, inputs), *asked, cwd=Path(__file__).parents[2]) as process:
+    threads = {"NUMBA_NUM_THREADS": "1"}
+    with Program(partial(torture, inputs), *asked, cwd=Path(__file__).parents[2], environment=threads) as process:
         out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     kills, runs, equal = re.search(r"\| \*\*all\*\* \| (\d+) \| (\d+) \| (\d+) \|", out).groups()  # type: ignore[union-attr]

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 
-import numba
 import pytest
 
 from evenhand.utils import compiled
@@ -36,7 +35,6 @@ def outer():
 
 def call_outer() -> None:
     """In a new process: what `outer` of the package returned, and how often it was found on disk."""
-    numba.config.reload_config()
     compiled._cache_folder.cache_clear()
     compiled.PACKAGE = Path(sys.argv[1])
     sys.path.insert(0, str(compiled.PACKAGE.parent))
