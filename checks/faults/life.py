@@ -191,7 +191,7 @@ def forked(life: Life, scratch: Path, after: float | None = None) -> Death:
     began = time.monotonic()
     child = _child(life, told, err)
     while True:
-        pid, status = os.waitpid(child, os.WNOHANG)
+        pid, status = os.waitpid(child, 0 if after is None else os.WNOHANG)
         if pid:
             break
         if after is not None and time.monotonic() - began >= after:
