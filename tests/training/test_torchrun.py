@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,9 +14,8 @@ import evenhand as eh
 from evenhand.data.simulate import simulate_log
 from evenhand.data.write import write_table
 from evenhand.utils.world import World
-from prepared import Program
 from ranks import free_port, on_ranks
-from run_cli import Ended, evenhand
+from run_cli import evenhand
 
 KILLED_ONCE = """
 import os, signal
@@ -37,20 +38,13 @@ main()
 """
 
 
-def launcher() -> None:
-    from torch.distributed.run import main
-
-    main()
-
-
-def torchrun(*arguments: object, restarts: int = 0) -> Ended:
-    asked = ["--nproc-per-node", 2, "--max-restarts", restarts]
-    address = ["--master-addr", "127.0.0.1", "--master-port", free_port()]
-    environment = {"EVENHAND_TIMEOUT": "60", "OMP_NUM_THREADS": "1"}
-    with Program(launcher, *asked, *address, *arguments, environment=environment) as process:
-        out, err = process.communicate(timeout=180)
-    assert process.returncode is not None
-    return Ended(process.returncode, out, err)
+def torchrun(*arguments: object, restarts: int = 0) -> subprocess.CompletedProcess[str]:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", str(restarts)]
+    address = ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
+    environment = {**os.environ, "EVENHAND_TIMEOUT": "60", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [*launcher, *address, *map(str, arguments)], capture_output=True, text=True, env=environment, timeout=180
+    )
 
 
 def command(world: World, *arguments: str) -> int:
@@ -64,9 +58,9 @@ def test_a_killed_process_is_started_again_and_the_run_goes_on(tmp_path: Path) -
     script.write_text(KILLED_ONCE, encoding="utf-8")
     asked = ("--method", "rns", "--epochs", "2", "--seeds", "1", "--dim", "4", "--batch", "512", "--no-refit")
     ended = torchrun(script, "train", log, "--out", tmp_path / "killed", *asked, restarts=1)
-    assert ended.code == 0, ended.err
-    assert "Model written to" in ended.out
-    assert ended.out.count("Model written to") == 1
+    assert ended.returncode == 0, ended.stderr
+    assert "Model written to" in ended.stdout
+    assert ended.stdout.count("Model written to") == 1
     (code,) = on_ranks(1, command, "train", str(log), "--out", str(tmp_path / "plain"), *asked)
     assert code == 0
     models = [eh.load(tmp_path / name).vectors for name in ("killed", "plain")]  # type: ignore[attr-defined]

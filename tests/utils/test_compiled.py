@@ -35,6 +35,7 @@ def outer():
 
 def call_outer() -> None:
     """In a new process: what `outer` of the package returned, and how often it was found on disk."""
+    sys.dont_write_bytecode = True  # which is told by seconds, and the package changes sooner
     compiled._cache_folder.cache_clear()
     compiled.PACKAGE = Path(sys.argv[1])
     sys.path.insert(0, str(compiled.PACKAGE.parent))
