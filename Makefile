@@ -2,7 +2,8 @@
 PYTHON ?= python3
 PIP = .venv/bin/pip install --quiet -c constraints.txt
 # One process more than there are cores (tests/conftest.py), eight at most.
-PYTEST = .venv/bin/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+# Byte code is kept, or every process that a test starts would compile the package again.
+PYTEST = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 
 .PHONY: demo test test-s3 check audit-dependencies package test-lowest drift torture fuzz bench bench-peers clean
 

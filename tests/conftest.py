@@ -2,17 +2,22 @@
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.assertion import assertstate_key, rewrite
 from hypothesis import settings
 
 from evenhand.utils import progress
 from object_store import ObjectStore, running_store
+from prepared import start_server
 
 # Test data are small, so a second thread would only wait; and on a busy machine waiting threads are slow.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Processes of one world are killed and time out on purpose; torch would tell of each.
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 # Tables are as wide as they need, whatever the terminal (pytest-xdist tells its workers how wide that is).
 os.environ.pop("COLUMNS", None)
 # Lines of progress come after some seconds, so whether a test sees one would depend on how busy the machine is.
@@ -37,6 +42,20 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Of several processes each rewrites the asserts of a share of the files for all; else each would do all."""
+    worker = getattr(config, "workerinput", None)
+    if worker is None or sys.dont_write_bytecode:
+        return
+    files = sorted(Path(__file__).parent.rglob("test_*.py"))
+    for path in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+        kept = rewrite.get_cache_dir(path) / (path.stem + rewrite.PYC_TAIL)
+        if rewrite._read_pyc(path, kept) is None:
+            kept.parent.mkdir(exist_ok=True)
+            stamp, code = rewrite._rewrite_test(path, config)
+            rewrite._write_pyc(config.stash[assertstate_key], code, stamp, kept)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.stem not in LONG)
 
@@ -45,6 +64,7 @@ def pytest_collection_finish() -> None:
     """What has been imported stays: looking through it for garbage again and again takes a twentieth of the time."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+    start_server()
 
 
 @pytest.fixture(scope="session")

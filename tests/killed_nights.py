@@ -1,6 +1,6 @@
-"""Runs examples/nightly.py in forks of this one process and kills it once at each of its steps.
+"""Runs examples/nightly.py in forks of one process and kills it once at each of its steps.
 
-    python tests/killed_nights.py FOLDER [DATABASE]
+    main FOLDER [DATABASE]
 
 FOLDER has three days and items.parquet. Two nights are killed until they are through, in FOLDER/killed; two are not, in
 FOLDER/whole, and a third there meets a gate that fails. After every death whatever is there must load. What a kill in
@@ -103,7 +103,3 @@ def main() -> None:
         assert night(folder / "whole", day, folder, database, None) == 0
     refused = night(folder / "whole", 3, folder, database, None, gate="today.coverage@5<2")
     print(json.dumps({"lives": len(lives), "deaths": deaths.read_text().splitlines(), "refused": refused}))
-
-
-if __name__ == "__main__":
-    main()

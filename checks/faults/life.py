@@ -68,6 +68,8 @@ class Death:
     """And how many of them the last checkpoint holds that was written."""
     parts: list[str] = field(default_factory=list)
     """Parts of a blend or a recipe that were fitted."""
+    compiling: float = 0.0
+    """Seconds for which it compiled or loaded what is compiled, if it came to its end."""
 
     @property
     def killed(self) -> bool:
@@ -81,7 +83,9 @@ def live(life: Life, told: Path) -> None:
     from evenhand.cli import main
     from evenhand.training import checkpoints as checkpoint
     from evenhand.training.trainer import Trainer
+    from evenhand.utils.working_time import compile_time
 
+    compiled_before = compile_time()
     lines = os.open(told, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     run = Trainer.run
 
@@ -123,7 +127,7 @@ def live(life: Life, told: Path) -> None:
         try:
             main()
         finally:
-            os.write(lines, f"operations {len(seen)}\n".encode())
+            os.write(lines, f"operations {len(seen)}\ncompiling {compile_time() - compiled_before}\n".encode())
 
 
 def _name(folder: Path) -> str:
@@ -186,7 +190,7 @@ def forked(life: Life, scratch: Path, after: float | None = None) -> Death:
     began = time.monotonic()
     child = _child(life, told, err)
     while True:
-        pid, status = os.waitpid(child, os.WNOHANG)
+        pid, status = os.waitpid(child, 0 if after is None else os.WNOHANG)
         if pid:
             break
         if after is not None and time.monotonic() - began >= after:
@@ -242,6 +246,8 @@ def _child(life: Life, told: Path, err: Path, **environment: str) -> int:
         try:
             os.environ.update(environment)
             _redirect(err)
+            if environment.get("RANK", "0") != "0":
+                wait_for_rank_0(int(environment["MASTER_PORT"]))
             live(life, told)
             code = 0
         except SystemExit as end:
@@ -254,6 +260,18 @@ def _child(life: Life, told: Path, err: Path, **environment: str) -> int:
             sys.stderr.flush()
             os._exit(code)
     return child
+
+
+def wait_for_rank_0(port: int) -> None:
+    """Until it listens: torch, when it comes too early, sleeps for a second."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except OSError:
+            time.sleep(0.005)
+        else:
+            return
 
 
 def fresh(life: Life, scratch: Path, after: float | None = None) -> Death:
@@ -292,6 +310,8 @@ def _death(code: int, seconds: float, told: Path, err: Path) -> Death:
                 death.parts.append(name)
             case ["operations", number]:
                 death.operations = int(number)
+            case ["compiling", seconds]:
+                death.compiling = float(seconds)
     return death
 
 

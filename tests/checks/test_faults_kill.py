@@ -9,18 +9,21 @@ from __future__ import annotations
 import os
 import random
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import torch
-from checks.faults.life import forked
+from checks.faults.life import forked, import_everything
 from checks.faults.served import served
 from checks.faults.stories import Stage, Tally
 from checks.faults.works import Work, make_inputs
+
+from made_once import made_once
+from prepared import Program
 
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "fork") or not Path("/proc/self/fd").is_dir(), reason="needs fork and /proc"
@@ -50,11 +53,10 @@ LONG = ("recipe", "tune --model")
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("torture")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the forked processes have no others
-    make_inputs(folder / "inputs", folder)
-    yield folder / "inputs"
+    import_everything()
+    yield made_once(tmp_path_factory, "torture", lambda folder: make_inputs(folder, tmp_path_factory.mktemp("scratch")))
     torch.set_num_threads(threads)
 
 
@@ -74,13 +76,27 @@ def test_killed_here_and_there(work: Work, inputs: Path, tmp_path: Path) -> None
     assert total.clean, total
 
 
-def test_ranks_are_killed() -> None:
+def torture(inputs: Path) -> None:
+    """Its main program, with inputs that are there."""
+    from checks.faults import __main__ as program
+
+    def make_inputs(folder: Path, _: Path) -> None:
+        import_everything()
+        folder.symlink_to(inputs)
+
+    with patch.object(program, "make_inputs", make_inputs):
+        program.main()
+
+
+def test_ranks_are_killed(inputs: Path) -> None:
     """In a process of its own: what has used OpenMP cannot be copied and use it again."""
-    command = [sys.executable, "-m", "checks.faults", "--only", "train over 2 ranks", "--kills", "1", "--aimed", "1"]
-    command += ["--add=--batch 2048 --k 10"]  # ranks wait for each other at every step and for every k
-    ended = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=300)
-    assert ended.returncode == 0, ended.stderr
-    kills, runs, equal = re.search(r"\| \*\*all\*\* \| (\d+) \| (\d+) \| (\d+) \|", ended.stdout).groups()  # type: ignore[union-attr]
+    asked = ["--only", "train over 2 ranks", "--kills", "1", "--aimed", "1"]
+    asked += ["--add=--batch 2048 --k 10"]  # ranks wait for each other at every step and for every k
+    threads = {"NUMBA_NUM_THREADS": "1"}
+    with Program(partial(torture, inputs), *asked, cwd=Path(__file__).parents[2], environment=threads) as process:
+        out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    kills, runs, equal = re.search(r"\| \*\*all\*\* \| (\d+) \| (\d+) \| (\d+) \|", out).groups()  # type: ignore[union-attr]
     assert int(kills) >= 4
     assert runs == equal
 

@@ -19,7 +19,7 @@ import pytest
 from rich.console import Console
 
 from evenhand import __version__
-from evenhand.cli import show
+from evenhand.cli import main, show
 from evenhand.cli.options import Sampling, Training
 from evenhand.data.interactions import Interactions
 from evenhand.data.item_files import read_groups
@@ -27,6 +27,7 @@ from evenhand.experiments.compare import Row
 from evenhand.metrics.catalogue import METRICS
 from evenhand.metrics.statistics import summarise
 from evenhand.models.factors import load
+from prepared import Program
 from run_cli import TINY, evenhand, small_log, write_log
 
 METHODS = ("--methods", "rns,auc-ns:ecdf=16")
@@ -388,12 +389,13 @@ def test_help_and_version_load_nothing_heavy() -> None:
     ],
 )
 def test_a_reader_who_leaves_early_is_no_error(asked: str, reader: str, read: list[str], desk: Path) -> None:
-    command = f"{sys.executable} -m evenhand {asked.format(model=desk / 'model')} | {reader}"
-    ended = subprocess.run(
-        ["bash", "-c", f"{command}; echo ${{PIPESTATUS[0]}}"], capture_output=True, text=True, check=False
-    )
-    assert ended.stdout.replace('"', "").splitlines() == [*read, "0"]
-    assert ended.stderr == ""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(reader.split(), text=True, **pipes) as reading:  # type: ignore[call-overload]
+        with Program(main, *asked.format(model=desk / "model").split(), stdout=reading.stdin.fileno()) as writing:
+            reading.stdin.close()
+            assert writing.communicate()[1] == ""
+            assert writing.returncode == 0
+        assert reading.stdout.read().replace('"', "").splitlines() == read
 
 
 # small things a newcomer meets

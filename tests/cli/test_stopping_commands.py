@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from evenhand.baselines import EASE, Popular, recipe
-from evenhand.cli import show
+from evenhand.cli import main, show
 from evenhand.encoders import MF
 from evenhand.objectives import Softmax
 from evenhand.samplers import UniformSampler
@@ -23,6 +23,7 @@ from evenhand.training.settings import Settings
 from evenhand.training.trained import Trained
 from evenhand.training.trainer import Trainer
 from evenhand.utils import progress
+from prepared import Program
 from run_cli import evenhand, small_log, write_log
 
 LONG = (
@@ -42,21 +43,17 @@ LONG = (
 )
 
 
-def started(*arguments: object, **named: Any) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "evenhand", *map(str, arguments)]
-    return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **named)
-
-
 def interrupted(log: Path, out: Path, number: int, *more: str) -> tuple[int, str]:
     """`compare` asked to stop when it has written a checkpoint: exit code and standard error."""
     older = set(out.glob(".checkpoints/*/*.safetensors"))
-    process = started("compare", log, *LONG, "--out", out, *more)
+    process = Program(main, "compare", log, *LONG, "--out", out, *more)
     until = time.monotonic() + 120
     while set(out.glob(".checkpoints/*/*.safetensors")) <= older and process.poll() is None:
         assert time.monotonic() < until
         time.sleep(0.05)
     process.send_signal(number)
     err = process.communicate(timeout=60)[1]
+    assert process.returncode is not None
     return process.returncode, err
 
 
@@ -190,12 +187,6 @@ def test_any_other_command_ends_in_one_line(monkeypatch: pytest.MonkeyPatch, num
 # Standard output
 
 
-def run(*arguments: object, **named: Any) -> tuple[int, str, str]:
-    process = started(*arguments, **named)
-    out, err = process.communicate(timeout=120)
-    return process.returncode, out, err
-
-
 def test_an_encoding_without_arrows_costs_nothing(tmp_path: Path) -> None:
     log = write_log(small_log(), tmp_path / "lög.csv")
     short = ("--epochs", "1", "--seeds", "1", "--dim", "4", "--k", "5", "--methods", "rns", "--quiet")
@@ -205,10 +196,11 @@ def test_an_encoding_without_arrows_costs_nothing(tmp_path: Path) -> None:
     ended = evenhand("compare", log, *short, "--json", encoding="ascii")
     assert (ended.code, ended.err) == (0, "")
     assert ended.document["rows"][0]["name"] == "rns"
+    command = [sys.executable, "-m", "evenhand", "metrics"]
     ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
-    code, out, err = run("metrics", env=ascii_only)
-    assert (code, err) == (0, "")
-    assert "\\u2229" in out
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=120, env=ascii_only)
+    assert (printed.returncode, printed.stderr) == (0, "")
+    assert "\\u2229" in printed.stdout
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell of another kind")

@@ -15,7 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import evenhand as eh
+import killed_nights
 from postgres_server import server
+from prepared import Program
 
 ROOT = Path(__file__).parent.parent.parent
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "ARROW_NUM_THREADS"), "1")
@@ -52,18 +54,19 @@ def test_killed_at_every_step_it_ends_where_an_undisturbed_night_does(tmp_path: 
             database: tuple[str, ...] = (stack.enter_context(server()),)
         except pytest.skip.Exception:
             database = ()  # tests/data/test_database.py says why
-        ended = started(ROOT / "tests" / "killed_nights.py", tmp_path, *database)
-        assert ended.returncode == 0, ended.stderr
+        with Program(killed_nights.main, tmp_path, *database, environment=THREADS) as process:
+            out, err = process.communicate(timeout=300)
+        assert process.returncode == 0, err
         rows = _rows(database[0]) if database else None
-    document = json.loads(ended.stdout)
+    document = json.loads(out)
     commands = {name.split(" ", 2)[2] for name in document["deaths"]}
     for expected in ("data split", "train", "update", "recommend", "audit", "live"):
         assert any(expected in command for command in commands), document
     assert document["lives"] == len(document["deaths"]) + 2
     assert document["refused"] == 1
-    assert "gate failed: today.coverage@5<2 holds" in ended.stderr
+    assert "gate failed: today.coverage@5<2 holds" in err
     assert (tmp_path / "whole" / "audits" / "2024-05-03.html").exists()
-    assert "s3cret" not in ended.stdout + ended.stderr
+    assert "s3cret" not in out + err
     for day in ("2024-05-01", "2024-05-02"):
         killed, whole = (pq.read_table(tmp_path / shop / "lists" / f"{day}.parquet") for shop in ("killed", "whole"))
         assert killed.equals(whole)

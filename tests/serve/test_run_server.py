@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from evenhand.cli import main
+from prepared import Program
 from run_cli import evenhand
 from serving import ask
 from small_model import model
@@ -19,13 +19,7 @@ from small_model import model
 
 def test_a_server_ends_on_sigterm(tmp_path: Path) -> None:
     model("integer").save(tmp_path / "model")
-    command = [sys.executable, "-m", "evenhand", "serve", str(tmp_path / "model"), "--port", "0", "--json"]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=tmp_path
-    )
-    try:
-        assert process.stdout is not None
+    with Program(main, "serve", tmp_path / "model", "--port", "0", "--json", cwd=tmp_path) as process:
         text = process.stdout.readline()
         while text.count("{") > text.count("}"):
             text += process.stdout.readline()
@@ -35,8 +29,6 @@ def test_a_server_ends_on_sigterm(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=60)
         assert (process.returncode, errors) == (0, "stopped.\n")
-    finally:
-        process.kill()
 
 
 def test_what_cannot_be_served_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

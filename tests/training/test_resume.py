@@ -9,8 +9,6 @@ import random
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -21,6 +19,7 @@ import numpy as np
 import pytest
 import torch
 
+from evenhand.cli import main
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.encoders import MF, Encoder, LightGCN
@@ -35,6 +34,7 @@ from evenhand.training.engines.numba_engine import NumbaEngine
 from evenhand.training.engines.torch_engine import TorchEngine
 from evenhand.training.trainer import Trainer
 from evenhand.utils.errors import InputError, StoppedError
+from prepared import Program
 from run_cli import evenhand, small_log, write_log
 
 VARIANTS = [*METHODS, "auc-ns:ecdf=16", "auc-ns:alpha=auto"]
@@ -494,17 +494,7 @@ LONG = (
 )
 
 
-def started(*arguments: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", "from evenhand.cli import main; main()", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-
-
-def wait_for(found: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+def wait_for(found: Callable[[], bool], process: Program) -> None:
     end = time.monotonic() + 60
     while not found():
         assert process.poll() is None, process.communicate()
@@ -521,7 +511,7 @@ def test_ctrl_c_stops_train_politely_and_resume_completes_it(tmp_path: Path, log
     out = tmp_path / "model"
     warm = evenhand(*command, "--epochs", 1, "--out", tmp_path / "warm")  # or the first would be done by then
     assert warm.code == 0, warm.err
-    with started(*command, "--out", out) as process:
+    with Program(main, *command, "--out", out) as process:
         wait_for(lambda: checkpoints_in(out / ".checkpoints"), process)
         second = evenhand(*command, "--out", out, "--resume")
         assert second.code == 2
@@ -588,7 +578,7 @@ def test_a_killed_compare_leaves_no_lock_and_keeps_what_had_finished(
 ) -> None:
     command = ("compare", log, "--methods", "rns,dns", "--l2", "0.01", *LONG)
     out = tmp_path / "run"
-    with started(*command, "--out", out) as process:
+    with Program(main, *command, "--out", out) as process:
         wait_for(lambda: checkpoints_in(out / ".checkpoints" / "01"), process)
         process.kill()
     finished = newest_whole(out / ".checkpoints" / "00")["history"]

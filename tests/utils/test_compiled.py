@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from evenhand.utils import compiled
 from evenhand.utils.working_time import compile_time, is_compiling, working_time
+from prepared import Program
 
 INNER = """
 from evenhand.utils.compiled import compiled
@@ -30,24 +31,25 @@ from pack.inner import inner
 def outer():
     return inner()
 """
-SCRIPT = """
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from evenhand.utils import compiled
-compiled.PACKAGE = Path(sys.argv[1])
-sys.path.insert(0, str(compiled.PACKAGE.parent))
-from pack.outer import outer
-print(outer(), sum(outer.stats.cache_hits.values()))
-"""
+
+
+def call_outer() -> None:
+    """In a new process: what `outer` of the package returned, and how often it was found on disk."""
+    sys.dont_write_bytecode = True  # which is told by seconds, and the package changes sooner
+    compiled._cache_folder.cache_clear()
+    compiled.PACKAGE = Path(sys.argv[1])
+    sys.path.insert(0, str(compiled.PACKAGE.parent))
+    outer = import_module("pack.outer").outer
+    print(outer(), sum(outer.stats.cache_hits.values()))
 
 
 def run(package: Path, **environment: str) -> tuple[list[int], str]:
     """(what `outer` returned, how often it was found on disk), and what was warned of."""
-    env = {**os.environ, "HOME": str(package.parent), "XDG_CACHE_HOME": str(package.parent / "cache"), **environment}
-    done = subprocess.run([sys.executable, "-c", SCRIPT, package], capture_output=True, text=True, env=env, check=False)
-    assert done.returncode == 0, done.stderr
-    return [int(word) for word in done.stdout.split()], done.stderr
+    places = {"HOME": str(package.parent), "XDG_CACHE_HOME": str(package.parent / "cache")}
+    with Program(call_outer, package, environment=places | environment) as process:
+        out, err = process.communicate()
+    assert process.returncode == 0, err
+    return [int(word) for word in out.split()], err
 
 
 @pytest.fixture

@@ -31,6 +31,8 @@ from evenhand.utils.working_time import compiling
 PACKAGE = Path(__file__).parents[1]
 _KEPT_DAYS = 30
 """How long compiled code of other sources is kept: two versions may be in use side by side."""
+_BARE: dict[str, Any] = {"no_cfunc_wrapper": True}
+"""Nothing here is called from C, and what that takes makes compiling a twentieth longer."""
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -41,7 +43,7 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
         before = numba.config.CACHE_DIR  # type: ignore[attr-defined]
         numba.config.CACHE_DIR = str(folder or "")  # type: ignore[attr-defined]
         try:
-            made = njit(nogil=True, cache=folder is not None, **options)(function)
+            made = njit(nogil=True, cache=folder is not None, **(_BARE | options))(function)
         finally:
             numba.config.CACHE_DIR = before  # type: ignore[attr-defined]
         _compile_once(made, folder and folder / f"{function.__module__}.{function.__qualname__}.lock")

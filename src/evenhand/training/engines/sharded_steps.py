@@ -63,10 +63,11 @@ def look_optimal(tables: Any, key: Any, place: Any, of: Any, looked: Any) -> Non
     """Candidates, negative probes, positive probes."""
     width = tables.candidates + 2 * tables.probes
     found, base = np.empty((1, 1, width), dtype=np.int64), np.empty((1, width), dtype=np.int64)
+    zero = np.int64(0)  # a literal would have it compiled once more
     for b in range(len(of)):
         look_at(
             tables.indptr, tables.items, tables.mass[of[b]], tables.candidates, tables.probes, of[b], key,
-            place[b] * width, tables.pool, 0, found, base, 0, 0,
+            place[b] * width, tables.pool, zero, found, base, zero, zero,
         )  # fmt: skip
         looked[b] = found[0, 0]
 
@@ -135,14 +136,14 @@ def choose_first(tables: Any, own: Any, of: Any, looked: Any, users: Any, items:
 @compiled(error_model="numpy", parallel=True, fastmath=FAST)
 def choose_highest(tables: Any, own: Any, of: Any, looked: Any, users: Any, items: Any, negatives: Any) -> None:
     for b in prange(len(of)):
-        _highest(b, of, looked, users, items, negatives)
+        _highest(np.int64(b), of, looked, users, items, negatives)
 
 
 @compiled(error_model="numpy", fastmath=FAST)
 def _highest(b: Any, of: Any, looked: Any, users: Any, items: Any, negatives: Any) -> None:
     best, value = np.int64(-1), np.float32(0)
     for m in range(looked.shape[1]):
-        score = dot(users, of[b], items, looked[b, m], 0)
+        score = dot(users, of[b], items, looked[b, m], np.int64(0))
         if best < 0 or score > value:
             best, value = looked[b, m], score
     negatives[0, b] = best
@@ -175,8 +176,9 @@ def _optimal_block(
             vectors[at, lane, k] = users[0, of[b], k]
         for j in range(looked.shape[1]):
             seen[at, lane, j] = looked[b, j]
+    zero = np.int64(0)
     decide_block(
-        0, first, at, size, 0, own, of, users, items, negatives, indptr, mass, m, p, draws, alpha, gamma, prior,
+        zero, first, at, size, zero, own, of, users, items, negatives, indptr, mass, m, p, draws, alpha, gamma, prior,
         beside, drawn, everything, vectors, seen, grown, won,
     )  # fmt: skip
 

@@ -41,8 +41,8 @@ def softmax_rows(
     column: Any, following: Any, margin: Any,
 ) -> None:  # fmt: skip
     """x [B, n] becomes the slopes ∂margin/∂c_j; `offset` [n] and `prior` [n] may be empty."""
-    for b in prange(len(users)):
-        _row(b, x, own, scale, offset, prior, alpha, users[b], indptr, items, column, following, margin)
+    for b in prange(len(users)):  # as a plain integer, or what is called is compiled for two kinds
+        _row(np.int64(b), x, own, scale, offset, prior, alpha, users[b], indptr, items, column, following, margin)
 
 
 @compiled(error_model="numpy")

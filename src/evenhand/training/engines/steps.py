@@ -264,9 +264,10 @@ def move_rows(
         of, positives, negatives, users.slot, users.touched, users.times, items.slot, items.touched, items.times, used
     )
     for part in prange(parts):
-        _add_rows(part, parts, used[0, 0], of, user, users.slot, users.gradient, True)
-        _add_rows(part, parts, used[1, 0], positives, positive, items.slot, items.gradient, True)
-        _add_rows(part, parts, used[1, 0], negatives, negative, items.slot, items.gradient, False)
+        one = np.int64(part)  # or what is called is compiled for two kinds of integers
+        _add_rows(one, parts, used[0, 0], of, user, users.slot, users.gradient, True)
+        _add_rows(one, parts, used[1, 0], positives, positive, items.slot, items.gradient, True)
+        _add_rows(one, parts, used[1, 0], negatives, negative, items.slot, items.gradient, False)
     move_tables(len(of), users, items, moves, used, step)
 
 
