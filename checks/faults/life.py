@@ -264,7 +264,7 @@ def _child(life: Life, told: Path, err: Path, **environment: str) -> int:
 
 
 def wait_for_rank_0(port: int) -> None:
-    """Until it listens, for a while: torch, when it comes too early, sleeps for a second; rank 0 may be dead already."""
+    """Until it listens, or for a while if it died: torch, when it comes too early, sleeps for a second."""
     until = time.monotonic() + 5
     while time.monotonic() < until:
         try:
