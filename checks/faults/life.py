@@ -263,8 +263,8 @@ def _child(life: Life, told: Path, err: Path, **environment: str) -> int:
 
 
 def wait_for_rank_0(port: int) -> None:
-    """Until it listens: torch, when it comes too early, sleeps for a second."""
-    until = time.monotonic() + 30
+    """Until it listens, or for a while if it died: torch, when it comes too early, sleeps for a second."""
+    until = time.monotonic() + 5
     while time.monotonic() < until:
         try:
             socket.create_connection(("127.0.0.1", port)).close()
