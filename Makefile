@@ -9,7 +9,7 @@ PYTEST = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n auto --maxproces
 
 # A simulated world that also knows what users like among items shown at random.
 demo: .venv/installed
-	.venv/bin/evenhand compare demo --seeds 1 --k 10 --out runs/demo --force \
+	.venv/bin/evenhand compare demo --seeds 1 --epochs 50 --k 10 --out runs/demo --force \
 	  --methods popular,ease,dns,pns,auc-ns:ecdf=64,recipe:budget=10
 
 test: .venv/installed-dev
