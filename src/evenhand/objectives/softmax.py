@@ -29,8 +29,8 @@ from evenhand.utils.errors import unknown
 
 Similarity = Literal["cosine", "inner"]
 _USUAL, _TRIED = 0.15, (0.07, 0.12, 0.2)
-"""τ for cosines, and what a fit tries: on validation parts of eight tests the best lay between .07 and .2, the lower the
-sparser and the more even the data (docs/sparse.md)."""
+"""τ for cosines, and what a fit tries: on validation parts of eight tests the best lay between .07 and .2, the lower
+the sparser and the more even the data (docs/sparse.md)."""
 _ALL_MASKED = -1e30
 """Stands for log 0 where a number must be finite."""
 
