@@ -101,11 +101,15 @@ def test_the_defaults_lie_in_their_ranges(name: str, encoder: str) -> None:
         assert ranges[key].including(setup.parameters()[key]) == ranges[key]
 
 
-def test_of_the_two_forms_of_l2_the_one_in_use_is_searched() -> None:
+def test_of_the_two_forms_of_l2_both_are_searched_unless_one_is_asked_for() -> None:
     def searched(*of: Any, **how: Any) -> set[str]:
         return {*search_space(filled(*of, **how))} & {"l2", "weight_decay"}
 
-    assert searched("rns") == {"l2"}
+    assert searched("rns") == {"l2", "weight_decay"}
+    assert (
+        {*search_space(filled("rns"), {"l2": 0.1})} == {*search_space(filled("rns"), {"weight_decay": 0.1})} == {"lr"}
+    )
+    assert {*search_space(filled("rns"), ranges={"l2": Range(0.1, 0.2)})} == {"lr", "l2"}
     assert searched("rns", protocol="paper") == {"weight_decay"}
     assert searched("rns", settings=Settings(weight_decay=1e-5)) == {"weight_decay"}
     assert searched("bc-loss") == set()
@@ -122,7 +126,7 @@ def test_names_are_unambiguous_within_a_setup(name: str) -> None:
 
 def test_what_is_given_is_not_searched() -> None:
     setup = filled("auc-ns:alpha=0.75:candidates=3")
-    assert [*search_space(setup, {"lr": 0.1})] == ["beta", "gamma", "l2"]
+    assert [*search_space(setup, {"lr": 0.1})] == ["beta", "gamma", "l2", "weight_decay"]
     assert [*search_space(setup, {"lr": 0.1}, {"dim": Range(8, 64, integer=True)})][-1] == "dim"
     assert not search_space(parse("popular"))
 
@@ -172,6 +176,7 @@ def test_the_first_trial_has_the_defaults_and_the_value_is_that_of_validation(sp
         "candidates": 5,
         "lr": 0.001,
         "l2": 0.01,
+        "weight_decay": 0.0,
     }
     assert result.trials[0].parameters == defaults
     plain = train(split, MF(), AUCSampler(), 2, SETTINGS)
@@ -338,7 +343,7 @@ def test_an_unreachable_database_is_reported_in_a_sentence(split: Split, url: st
 def test_compare_trains_each_method_with_what_was_best_for_it(split: Split) -> None:
     result = compare(split, ["dns", "ease", "popular"], "mf", 2, SETTINGS, tune=3, held=("lr",))
     assert {label: [*found.parameters] for label, found in result.tuned.items()} == {
-        "dns": ["candidates", "l2"],
+        "dns": ["candidates", "l2", "weight_decay"],
         "ease": ["l2"],
     }
     assert [row.name for row in result.rows if row.k == 10] == ["dns", "ease", "popular"]

@@ -34,18 +34,30 @@ def method(**parts: object) -> Trained:
 def test_the_l2_that_did_best_on_validation_is_taken(split: Split) -> None:
     conditions = Conditions.of(split, 2, device="cpu")
     fit = method().fit_under(conditions)
-    alone = {
-        l2: method().having({"l2": l2}).fit_under(replace(conditions, seeds=(0,))).validation for l2 in MF.l2_tried
-    }
-    best = max(alone, key=lambda l2: alone[l2])  # type: ignore[arg-type, return-value]
+    pairs = len(split.train)
+    decays = [float(f"{pull / (2 * pairs):.3g}") for pull in MF.pulls_tried]
+    tried = [("l2", l2) for l2 in MF.l2_tried] + [("weight_decay", decay) for decay in decays]
+    alone = {one: method().having(dict([one])).fit_under(replace(conditions, seeds=(0,))).validation for one in tried}
+    best = max(alone, key=lambda one: alone[one])  # type: ignore[arg-type, return-value]
     # To the bit what asking for it would have given, for every seed.
-    asked = method().having({"l2": best}).fit_under(conditions)
+    asked = method().having(dict([best])).fit_under(conditions)
     assert fit.validation == asked.validation
     assert np.array_equal(fit.model.vectors[1], asked.model.vectors[1])  # type: ignore[attr-defined]
-    assert fit.model.info["settings"]["l2"] == best
+    assert fit.model.info["settings"][best[0]] == best[1]
     (note,) = [note for note in fit.notes if "was chosen by NDCG@10 on validation" in note]
-    assert note.startswith(f"rns: l2 {best:g} ")
-    assert all(f"{l2:g} ({alone[l2][0]:.4f})" in note for l2 in MF.l2_tried)  # type: ignore[index]
+    assert note.startswith(f"rns: {best[0]} {best[1]:g} was chosen")
+    assert all(f"{name} {value:g} ({alone[name, value][0]:.4f})" in note for name, value in tried)  # type: ignore[index]
+
+
+def test_a_decay_is_another_form_only_where_it_reaches_every_row(split: Split) -> None:
+    conditions = Conditions.of(split, 1, device="cpu")
+
+    def forms(updates: str) -> list[tuple[float | None, bool]]:
+        several = method().having({"updates": updates}).forms(conditions)
+        return [(one.settings.l2, bool(one.settings.weight_decay)) for one in several]
+
+    assert forms("sparse") == [(l2, False) for l2 in MF.l2_tried]
+    assert forms("dense") == [*forms("sparse"), *[(0.0, True)] * len(MF.pulls_tried)]
 
 
 def test_with_one_seed_what_was_tried_is_the_fit(split: Split) -> None:
@@ -53,8 +65,8 @@ def test_with_one_seed_what_was_tried_is_the_fit(split: Split) -> None:
     began = time.perf_counter()
     fit = method().fit_under(conditions)
     assert 0 < fit.seconds <= time.perf_counter() - began  # and counts once
-    best = fit.model.info["settings"]["l2"]
-    asked = method().having({"l2": best}).fit_under(conditions)
+    used = fit.model.info["settings"]
+    asked = method().having({name: used[name] for name in ("l2", "weight_decay") if used[name]}).fit_under(conditions)
     assert fit.validation == asked.validation
     assert fit.at(10)["ndcg"].values == asked.at(10)["ndcg"].values
 
@@ -89,7 +101,8 @@ def test_a_refit_takes_what_was_settled(split: Split) -> None:
     fit = method().fit_under(conditions)
     assert isinstance(fit.again, Trained)
     for model in (method().refit(fit, split, device="cpu"), refitted_fit(method(), fit, conditions).model):
-        assert model.info["settings"]["l2"] == fit.again.settings.l2
+        for name in ("l2", "weight_decay"):
+            assert (model.info["settings"][name] or 0.0) == (getattr(fit.again.settings, name) or 0.0)
 
 
 def test_an_interrupted_run_goes_on_where_it_was(split: Split, tmp_path: Path) -> None:
@@ -112,7 +125,7 @@ def test_a_blend_fits_its_part_again_with_what_was_settled(split: Split) -> None
     blend = eh.Blend((eh.EASE(), part))
     _, final = blend.settle(split.train, split.validation, 0, Conditions.of(split, 1, device="cpu").device)
     for one in final.parts:
-        assert not isinstance(one, Trained) or one.settings.l2 in MF.l2_tried
+        assert not isinstance(one, Trained) or one.settings.weight_decay or one.settings.l2 in MF.l2_tried
 
 
 def test_a_search_begins_with_the_usual_values() -> None:

@@ -44,8 +44,11 @@ class Encoder(ABC):
     """Learning rate for losses on inner products, where none is given."""
     l2: ClassVar[float] = 1e-4
     """L2 on the rows of a batch where nothing was held out to settle it on."""
-    l2_tried: ClassVar[tuple[float, ...]] = (1e-3, 1e-2)
+    l2_tried: ClassVar[tuple[float, ...]] = (1e-4,)
     """What a fit tries where there is a validation part: no one value does well on all logs (docs/sparse.md)."""
+    pulls_tried: ClassVar[tuple[float, ...]] = (0.7,)
+    """Weight decays that a fit tries as well where every row moves at every step, as `pull / 2N` for N pairs: items
+    with fewer pairs than this are pulled to zero more strongly than the first steps of BPR push them."""
 
     def __post_init__(self) -> None:
         if self.dim < 1:

@@ -124,7 +124,7 @@ RANGES: Mapping[type, Space] = {
     Settings: {
         "lr": Range(3e-4, 0.05, log=True),
         "l2": Range(1e-6, 0.1, log=True),
-        "weight_decay": Range(1e-7, 1e-3, log=True),
+        "weight_decay": Choice((0.0, 1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 3e-5, 1e-4)),
     },
     MF: {},
     LightGCN: {"layers": Range(1, 4, integer=True)},
@@ -268,12 +268,14 @@ def search_space(
             raise InputError(f"{name} is given twice, in '{label}' and as {fixed[name]}; leave one out.")
         if name in ranges and name in held:
             raise InputError(f"{name} cannot be both fixed and searched; leave one of them out.")
-    # Of the two forms of L2, the one in use is searched.
-    coupled = fixed.get("weight_decay", known.get("weight_decay")) or "weight_decay" in ranges
-    held.add("l2" if coupled else "weight_decay")
+    # Of the two forms of L2 both are searched, unless one of them is asked for.
+    if fixed.get("weight_decay", known.get("weight_decay")) or "weight_decay" in ranges:
+        held.add("l2")
+    elif "l2" in fixed or "l2" in ranges:
+        held.add("weight_decay")
     objective = method.components().get("objective")
     if objective is not None and not objective.lengths_matter:
-        held.add("l2")
+        held |= {"l2", "weight_decay"}
     tables = [RANGES.get(type(part), {}) for part in method.components().values()]
     space = {name: span.including(known[name]) for table in tables for name, span in table.items() if name not in held}
     space |= ranges

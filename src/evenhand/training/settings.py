@@ -175,6 +175,14 @@ def usual_decay(encoder: Encoder, updates: Updates, train: Interactions | None) 
     return float(f"{encoder.weight_decay * min(1, USUAL_PAIRS / max(1, len(train))):.3g}")
 
 
+def tried_regularisation(encoder: Encoder, settings: Settings, train: Interactions) -> list[dict[str, float]]:
+    """What a fit tries on validation: L2 on a batch's rows, and weight decays where they reach every row."""
+    tried = [{"l2": one} for one in encoder.l2_tried]
+    if not is_sparse(settings.updates, encoder, train.n_users + train.n_items):
+        tried += [{"weight_decay": float(f"{pull / (2 * len(train)):.3g}")} for pull in encoder.pulls_tried]
+    return tried
+
+
 def is_sparse(updates: Updates, encoder: Encoder, rows: int) -> bool:
     """Whether only the rows of a batch move."""
     if updates != "auto":

@@ -21,7 +21,7 @@ from evenhand.training.early_stopping import STOPPING_K
 from evenhand.training.memory_estimate import Work, work_of
 from evenhand.training.method import PLAIN, Conditions, Fit, Method, RunOptions, metrics_json
 from evenhand.training.run import refitted, train
-from evenhand.training.settings import Settings
+from evenhand.training.settings import Settings, tried_regularisation
 from evenhand.training.update import updated
 from evenhand.training.wire_estimate import FEWEST, wire_of
 from evenhand.utils.description import described, from_description
@@ -118,11 +118,13 @@ class Trained(Method):
         return replace(self, objective=self.objective.closed(), settings=replace(self.settings, l2=l2))
 
     def forms(self, conditions: Conditions) -> list[Self]:
-        """What to try on validation: the L2, or the objective's own parameter, where it was left open."""
+        """What to try on validation: the regularisation, or the objective's own parameter, where it was left open."""
         if conditions.protocol == "paper" or not conditions.split.validation:
             return [self]
         if self._settles_l2(conditions):
-            return [replace(self, settings=replace(self.settings, l2=l2)) for l2 in self.encoder.l2_tried]
+            return [
+                self.having(one) for one in tried_regularisation(self.encoder, self.settings, conditions.split.train)
+            ]
         return [replace(self, objective=one) for one in self.objective.forms()]
 
     def _settles_l2(self, conditions: Conditions) -> bool:
@@ -234,11 +236,15 @@ class Trained(Method):
 def _settled(asked: Trained, forms: Sequence[Trained], values: Sequence[float], chosen: Trained) -> str:
     """How the parameter was found that was left open, in a sentence."""
     every = [one.parameters() for one in forms]
-    name = next(name for name, value in every[0].items() if any(other[name] != value for other in every))
-    tried = ", ".join(f"{one[name]:g} ({value:.4f})" for one, value in zip(every, values, strict=True))
+    open_ones = [name for name, value in every[0].items() if any(other[name] != value for other in every)]
+
+    def spelled(one: Mapping[str, Any]) -> str:
+        return ", ".join(f"{name} {one[name]:g}" for name in open_ones if one[name])
+
+    tried = ", ".join(f"{spelled(one)} ({value:.4f})" for one, value in zip(every, values, strict=True))
     return (
-        f"{asked.label}: {name} {chosen.parameters()[name]:g} was chosen by NDCG@{STOPPING_K} on validation with the "
-        f"first seed, out of {tried}."
+        f"{asked.label}: {spelled(chosen.parameters())} was chosen by NDCG@{STOPPING_K} on validation with the first "
+        f"seed, out of {tried}."
     )
 
 
@@ -281,7 +287,9 @@ def _regularisation(work: Work) -> str:
         return f"weight decay {used.weight_decay:g} on every row at every step"
     if used.l2 is None:
         tried = ", ".join(f"{one:g}" for one in work.encoder.l2_tried)
-        return f"L2 on the rows of a batch, alike for rare and popular items, that validation prefers of {tried}"
+        pulls = ", ".join(f"{one:g}" for one in work.encoder.pulls_tried)
+        decays = "" if work.sparse else f", or a weight decay on every row of {pulls} over twice the pairs"
+        return f"what validation prefers of L2 {tried} on the rows of a batch, alike for rare and popular items{decays}"
     if used.l2:
         return f"L2 {used.l2:g} on the rows of a batch, alike for rare and popular items"
     return "no L2" if work.objective.lengths_matter else "no L2, as cosines do not depend on lengths"
