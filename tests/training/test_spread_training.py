@@ -15,6 +15,7 @@ import pytest
 import evenhand as eh
 from evenhand.data.simulate import simulate_log
 from evenhand.data.write import write_table
+from evenhand.training import settings
 from evenhand.training.checkpoints import Checkpoints
 from evenhand.training.engines import sharded
 from evenhand.training.engines.sharded import ShardedEngine
@@ -92,6 +93,18 @@ def test_the_model_and_its_numbers_do_not_depend_on_how_many_trained_it(log: Pat
     plain = evenhand("train", log, "--out", tmp_path / "plain", *ASKED, "--json").document["rows"]
     for ours, one in zip(first["rows"], plain, strict=True):
         assert ours["metrics"]["ndcg"]["mean"] == pytest.approx(one["metrics"]["ndcg"]["mean"], abs=0.01)
+
+
+def with_few_rows_dense(world: World, *arguments: str) -> tuple[int, str, str]:
+    settings.DENSE_UP_TO = 250  # less than there are, more than each of two processes holds
+    return command(world, *arguments)
+
+
+def test_which_rows_move_does_not_depend_on_how_many_processes_hold_them(log: Path, tmp_path: Path) -> None:
+    for size in (1, 2):
+        once_each = [*once(log, tmp_path / str(size)), "--updates", "auto"]
+        assert on_ranks(size, with_few_rows_dense, *once_each)[0][0] == 0
+    assert same(vectors(tmp_path / "1"), vectors(tmp_path / "2"))
 
 
 def interrupted(world: World, how: str, at: int, *arguments: str) -> tuple[int, str, str]:

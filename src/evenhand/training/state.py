@@ -18,8 +18,8 @@ from evenhand.objectives import BPR, Objective
 from evenhand.samplers.base import BoundSampler, Sampler, bind, check_together
 from evenhand.training.adam import Adam
 from evenhand.training.engines import check_served
-from evenhand.training.memory_estimate import work_of
-from evenhand.training.settings import Settings, is_sparse
+from evenhand.training.memory_estimate import Work, work_of
+from evenhand.training.settings import Settings
 from evenhand.utils.errors import InputError
 from evenhand.utils.world import Blocks, World
 
@@ -75,7 +75,7 @@ class TrainState:
         self.decay = [encoder.weight_decay if s.weight_decay is None else s.weight_decay for s in self._each]
         self.l2 = [s.l2 or 0.0 for s in self._each]
         """λ of each replica for the rows of a batch."""
-        self._lazy = _updates_lazily(self.settings, encoder, self.model)
+        self._lazy = _updates_lazily(self.work, self.model)
         self._new_loss = partial(objective.start, mine, self.model, self.seeds)
         self._start_loss()
         self.step = 0
@@ -198,13 +198,14 @@ def _each(settings: Settings | Sequence[Settings], replicas: int) -> list[Settin
     return each
 
 
-def _updates_lazily(settings: Settings, encoder: Encoder, model: Tables) -> bool:
-    if settings.updates == "sparse" and model.propagates:
+def _updates_lazily(work: Work, model: Tables) -> bool:
+    """By the rows of all processes, so that their number decides nothing."""
+    if work.settings.updates == "sparse" and model.propagates:
         raise InputError(
             "sparse updates need an encoder whose vectors are its rows, such as mf; "
             "in this one every vector depends on every row."
         )
-    return is_sparse(settings.updates, encoder, model.users.shape[1] + model.items.shape[1])
+    return work.sparse
 
 
 def _bind(samplers: Sequence[Sampler], train: Interactions, device: torch.device) -> list[BoundSampler]:
