@@ -18,7 +18,7 @@ class MF(Encoder):
 
     lr: ClassVar[float] = 0.001
     l2: ClassVar[float] = 0.01
-    l2_tried: ClassVar[tuple[float, ...]] = (0.004, 0.08)
+    l2_tried: ClassVar[tuple[float, ...]] = (0.001, 0.01, 0.08)
     pulls_tried: ClassVar[tuple[float, ...]] = (3, 5, 10)
 
     def start(self, train: Interactions, seeds: Sequence[int], device: torch.device | str) -> Tables:
