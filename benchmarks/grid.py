@@ -4,7 +4,8 @@
                               --grid lr=0.001,0.002 l2=0.001,0.01 [--having batch=2048,seconds=90] [--workers 1]
     python benchmarks/grid.py DATA_DIR --random 30      # how far the defaults are from the best of a search
 
-Points of one method on one test that differ in rates and L2 alone are trained side by side, with one seed. Each is
+`pull=3,5,10` in a grid is a weight decay of 3, 5 and 10 over twice the pairs (`Encoder.pulls_tried`). Points of one
+method on one test that differ in rates and L2 alone are trained side by side, with one seed. Each is
 printed with its share of the best of its test and method; `--out` keeps them, one JSON document a line. `--random`
 draws the points from the ranges of `evenhand tune` (what cannot differ side by side from five steps of its range) and
 trains the default as well, which settles what it leaves open as always.
@@ -44,7 +45,7 @@ def measure(test: Test, method: str, points: list[Values], having: Values, devic
     split = replace(split, test=split.test.take(np.zeros(len(split.test), dtype=bool)))
     conditions = Conditions.of(split, 1, k=(K,), device=device)
     one = method_named(method).having(having).under(conditions)
-    several = [one.closed().having(point) for point in points]
+    several = [one.closed().having(decayed(point, len(split.train))) for point in points]
     fits = several[0].fit_together(several, conditions) if several else [one.fit_under(conditions)]
     seen = Evaluator(held, split.train, conditions.hot_items, (K,), users_within_reach(held))
     ndcg = [seen.evaluate(fit.scorers)[0][K].mean("ndcg") for fit in fits]
@@ -54,6 +55,12 @@ def measure(test: Test, method: str, points: list[Values], having: Values, devic
     ]
     what = {"test": f"{test.set}, {test.test}", "method": method, **having}
     return what | {"points": found, "seconds": round(time.perf_counter() - began, 1)}
+
+
+def decayed(point: Values, pairs: int) -> Values:
+    """A pull as the weight decay that it stands for."""
+    others = {name: value for name, value in point.items() if name != "pull"}
+    return others | ({"weight_decay": point["pull"] / (2 * pairs)} if "pull" in point else {})
 
 
 def drawn(method: str, n: int) -> list[Values]:
@@ -80,7 +87,7 @@ def alike(method: str, points: list[Values]) -> list[list[Values]]:
     """The points, those together that can be trained side by side."""
     groups: dict[Hashable, list[Values]] = {}
     for point in points:
-        shape = method_named(method).having(point).shape()
+        shape = method_named(method).having(decayed(point, 1)).shape()
         groups.setdefault(len(groups) if shape is None else shape, []).append(point)
     return list(groups.values())
 
