@@ -20,8 +20,9 @@ from evenhand.metrics.statistics import (
     holm,
     paired_over_seeds,
     summarise,
+    t_quantile,
+    t_two_sided,
 )
-from evenhand.metrics.student_t import t_quantile, t_two_sided
 from evenhand.metrics.users import UserMetrics, score_lists
 from evenhand.utils.errors import InputError
 

@@ -15,7 +15,7 @@ from evenhand.metrics.catalogue import METRICS
 from evenhand.metrics.users import NO_ITEM, UNKNOWN_ITEM, UserMetrics, score_lists
 from evenhand.utils.errors import InputError
 
-ROOM = ["bias", "catalogue", "evaluate", "exposure", "lists", "slots", "ranking", "statistics", "student_t", "users"]
+ROOM = ["catalogue", "evaluate", "exposure", "lists", "slots", "ranking", "statistics", "users"]
 
 
 @pytest.mark.parametrize("module", ROOM)

@@ -16,7 +16,7 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.simulate import simulate_log
 from evenhand.data.splits import Split
 from evenhand.encoders import MF, Encoder, LightGCN, Vectors
-from evenhand.metrics.bias import Rate
+from evenhand.metrics.ranking import Rate
 from evenhand.metrics.users import RATES, UserMetrics
 from evenhand.objectives import BPR
 from evenhand.samplers import (

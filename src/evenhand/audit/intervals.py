@@ -10,14 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from evenhand.audit.result import Estimate
-from evenhand.metrics.statistics import CONFIDENCE, ROUNDING, poisson_table
-from evenhand.metrics.student_t import t_quantile, t_two_sided
+from evenhand.metrics.statistics import CONFIDENCE, ROUNDING, poisson_table, t_quantile, t_two_sided
 
 DRAWS = 500
 """Draws of the bootstrap: they give a standard error to within about 3 %."""
@@ -42,7 +40,7 @@ class Measured:
         """
         if self.users < 2 or not math.isfinite(self.value) or not math.isfinite(self.error):
             return Estimate(self.value)
-        t = _t(self.users)
+        t = t_quantile(0.5 + CONFIDENCE / 2, self.users - 1)
         half = t * self.error
         if half <= ROUNDING and self.value in (low, high) and math.isfinite(high - low):
             half = (high - low) * t**2 / (self.users + t**2)
@@ -56,11 +54,6 @@ class Measured:
         if self.error <= ROUNDING * abs(self.value) or self.error == 0:
             return 1.0 if self.value == 0 else 0.0
         return t_two_sided(self.value / self.error, self.users - 1)
-
-
-@lru_cache(maxsize=1024)
-def _t(users: float) -> float:
-    return t_quantile(0.5 + CONFIDENCE / 2, users - 1)
 
 
 class Moments:
@@ -143,7 +136,11 @@ class Draws:
         of random numbers theirs begin, four of 16 bits in each step of the generator.
         """
         if not self.place:
-            self._make_room(columns)
+            width = 0
+            for key, column in columns.items():
+                self.place[key] = width if column.ndim == 1 else slice(width, width + column.shape[1])
+                width += 1 if column.ndim == 1 else column.shape[1]
+            self.observed, self.drawn = np.zeros(width), np.zeros((self.draws, width))
         block = np.column_stack(list(columns.values()))
         skipped = self.draws * (self.users if before is None else before) // 4
         generator = np.random.Generator(np.random.PCG64(self.seed).advance(skipped))
@@ -151,13 +148,6 @@ class Draws:
         self.observed += block.sum(axis=0)
         self.drawn += self.weight_of[number] @ block.astype(np.float32)
         self.users += len(block)
-
-    def _make_room(self, columns: Mapping[Any, np.ndarray]) -> None:
-        width = 0
-        for key, column in columns.items():
-            self.place[key] = width if column.ndim == 1 else slice(width, width + column.shape[1])
-            width += 1 if column.ndim == 1 else column.shape[1]
-        self.observed, self.drawn = np.zeros(width), np.zeros((self.draws, width))
 
     def sum(self, key: Any) -> Any:
         return self.observed[self.place[key]]

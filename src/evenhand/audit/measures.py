@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from evenhand.audit.intervals import Measured
-from evenhand.audit.reference import Reference, user_ranges
 from evenhand.audit.result import Confusion, Contrast, SystemRow
-from evenhand.audit.sweep import CHUNK_SLOTS, Swept, add_blocks, audience_of
+from evenhand.audit.sweep import CHUNK_SLOTS, Reference, Swept, add_blocks, audience_of, user_ranges
 from evenhand.metrics.catalogue import CONTRASTED, METRICS, Metric, available
 from evenhand.metrics.exposure import NO_ITEM
 from evenhand.metrics.lists import Lists

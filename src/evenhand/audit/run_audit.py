@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenhand.audit.examples import Examples
-from evenhand.audit.findings import find
+from evenhand.audit.findings import Examples, find
 from evenhand.audit.measures import Measures
-from evenhand.audit.reference import Reference, read_reference
 from evenhand.audit.result import Audit, Exposure
 from evenhand.audit.slices import Slices
-from evenhand.audit.sweep import Progress, Swept, audience_of, sweep
+from evenhand.audit.sweep import Progress, Reference, Swept, audience_of, read_reference, sweep
 from evenhand.metrics.exposure import lorenz_points
 from evenhand.metrics.lists import ListColumns, Lists, list_lengths, read_lists
 from evenhand.utils.errors import InputError

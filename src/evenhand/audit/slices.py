@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenhand.audit.intervals import Draws, Get, Measured
-from evenhand.audit.reference import Reference
 from evenhand.audit.result import Estimate, SliceRow
-from evenhand.audit.sweep import Block, Terms, audience_of
+from evenhand.audit.sweep import Block, Reference, Terms, audience_of
 from evenhand.data.reading.columns import Column, source_label
 from evenhand.metrics.catalogue import METRICS, SLICED
 from evenhand.metrics.exposure import PARTS, by_part

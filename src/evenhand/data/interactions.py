@@ -1,7 +1,8 @@
 """Who interacted with what: the one form in which every other room sees a log.
 
 Ids of any kind become indices 0…n-1 in the order of the sorted ids; pairs are unique and kept as CSR
-rows sorted by item, so that membership is a binary search and nothing is dense in users × items.
+rows sorted by item, so that membership is a binary search and nothing is dense in users × items. Where they have times,
+a user's pairs can be ordered, and the earlier ones count less.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from evenhand.utils.text import count, html_table
 
 if TYPE_CHECKING:
     from evenhand.data.splits import Split
-
 
 _SHOWN = 5
 """Pairs in a notebook's view."""
@@ -335,3 +335,43 @@ def slices_within(costs: np.ndarray, budget: int) -> Iterator[slice]:
         end = max(end, begin + 1)
         yield slice(begin, end)
         begin = end
+
+
+def time_order(pairs: Interactions) -> np.ndarray:
+    """int64 [n_pairs]: the pairs of each user from the earliest on, of one moment by item; unknown times first."""
+    return np.lexsort((pairs.items, _times(pairs), pairs.users))
+
+
+def later_pairs(pairs: Interactions) -> np.ndarray:
+    """int64 [n_pairs]: how many pairs of the same user are later.
+
+    >>> log = Interactions.from_pairs([0, 0, 0, 1], [4, 7, 9, 4], timestamps=[3, 1, 3, 2])
+    >>> later_pairs(log).tolist()
+    [0, 2, 0, 0]
+    """
+    order, times = time_order(pairs), _times(pairs)
+    users, when = pairs.users[order], times[order]
+    last = np.ones(len(order), dtype=bool)  # of the user's pairs of this time
+    last[:-1] = (users[1:] != users[:-1]) | (when[1:] != when[:-1])
+    ends = np.flatnonzero(last)
+    group = np.cumsum(last) - last
+    found = np.empty(len(order), dtype=np.int64)
+    found[order] = pairs.indptr[users + 1] - 1 - ends[group]
+    return found
+
+
+def recency_counts(pairs: Interactions, exponent: float) -> np.ndarray | None:
+    """float32 [n_pairs]: `(1 + r)^-exponent` for a pair with r later ones; None where all count the same."""
+    if not exponent or pairs.timestamps is None:
+        return None
+    return ((1.0 + later_pairs(pairs)) ** -exponent).astype(np.float32)
+
+
+def check_times(pairs: Interactions, what: str) -> None:
+    if pairs.timestamps is None:
+        raise InputError(f"{what} needs timestamps; name their column with timestamp= or --timestamp.")
+
+
+def _times(pairs: Interactions) -> np.ndarray:
+    assert pairs.timestamps is not None
+    return np.where(np.isnan(pairs.timestamps), -np.inf, pairs.timestamps)

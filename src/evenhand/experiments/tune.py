@@ -26,8 +26,7 @@ from evenhand.experiments.search_result import Trial, TuneResult, Verdict, front
 from evenhand.experiments.search_space import Space, search_space
 from evenhand.experiments.study import Study, open_study
 from evenhand.methods import AnyMethod, method_of
-from evenhand.metrics.statistics import CONFIDENCE
-from evenhand.metrics.student_t import t_quantile
+from evenhand.metrics.statistics import CONFIDENCE, t_quantile
 from evenhand.metrics.users import UserMetrics
 from evenhand.training.early_stopping import STOPPING_K
 from evenhand.training.evaluation import Evaluator, users_within_reach

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from evenhand.data.popularity import gini
-from evenhand.metrics import bias, exposure, ranking
-from evenhand.metrics.bias import Rate
+from evenhand.metrics import exposure, ranking
 from evenhand.metrics.exposure import NO_ITEM, PARTS, by_part
+from evenhand.metrics.ranking import Rate
 from evenhand.metrics.slots import Slots
 from evenhand.utils.errors import unknown
 
@@ -83,10 +83,10 @@ class Metric:
 
 
 RATES: Mapping[str, Callable[[Slots, int], Rate]] = {
-    "ohr": lambda s, k: bias.ohr(s.hits, s.hot, k),
-    "ocr": lambda s, k: bias.ocr(s.hits, s.cold, k),
-    "uhr": lambda s, k: bias.uhr(s.hits, s.hot, s.sheet.n_relevant_hot, k),
-    "ucr": lambda s, k: bias.ucr(s.hits, s.cold, s.sheet.n_relevant - s.sheet.n_relevant_hot, k),
+    "ohr": lambda s, k: ranking.over_recommended(s.hits, s.hot, k),
+    "ocr": lambda s, k: ranking.over_recommended(s.hits, s.cold, k),
+    "uhr": lambda s, k: ranking.under_recommended(s.hits, s.hot, s.sheet.n_relevant_hot, k),
+    "ucr": lambda s, k: ranking.under_recommended(s.hits, s.cold, s.sheet.n_relevant_cold, k),
 }
 """The paper's four rates. Their sums are the columns ohr.above, ohr.below, …"""
 

@@ -69,6 +69,10 @@ class AnswerSheet:
     def n_relevant_hot(self) -> np.ndarray:
         return _per_user(self.truth, self.hot[self.truth.items])[self.users]
 
+    @property
+    def n_relevant_cold(self) -> np.ndarray:
+        return self.n_relevant - self.n_relevant_hot
+
     @cached_property
     def n_negatives(self) -> np.ndarray:
         """int [n]: the items that are neither in test nor consumed."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evenhand.metrics.catalogue import Metric, named
-from evenhand.metrics.student_t import t_quantile, t_two_sided
 from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -137,28 +137,25 @@ def bootstrap_over_users(a: np.ndarray, b: np.ndarray, draws: int = 1000, seed: 
     """
     _paired(a, b, "user")
     ones = np.ones(np.size(a))
-    return bootstrap_ratios_over_users(a, ones, b, ones, draws, seed)
+    return bootstrap_ratios_over_users(a, ones, b, ones, draws=draws, seed=seed)
 
 
-def bootstrap_ratios_over_users(
-    a_numerators: np.ndarray,
-    a_denominators: np.ndarray,
-    b_numerators: np.ndarray,
-    b_denominators: np.ndarray,
-    draws: int = 1000,
-    seed: int = 0,
-) -> Interval | None:
-    """The same for Σ a_num / Σ a_den − Σ b_num / Σ b_den, when users weigh by a denominator.
+def bootstrap_ratios_over_users(*sides: np.ndarray, draws: int = 1000, seed: int = 0) -> Interval | None:
+    """The same for Σ a_num / Σ a_den − Σ b_num / Σ b_den; the four columns come in this order.
 
     Pooled rates bring their own numerators and denominators. The mean over users for whom a rate is defined
     is one too: the numerator is the user's rate (0 where undefined), the denominator 1 (0 where undefined).
     None for fewer than two users or when either sum of denominators is zero.
     """
-    sides = (a_numerators, a_denominators, b_numerators, b_denominators)
+
+    def difference(sums: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return _without_rounding_error(sums[..., 0] / sums[..., 1], sums[..., 2] / sums[..., 3])
+
     columns = [np.asarray(side, dtype=np.float64).ravel() for side in sides]
     if len({len(column) for column in columns}) > 1:
         raise InputError("the numerators and denominators must hold the same users, but differ in length.")
-    return _interval(_ratio_difference, np.column_stack(columns), draws, seed)
+    return _interval(difference, np.column_stack(columns), draws, seed)
 
 
 def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
@@ -363,11 +360,6 @@ def _interval(
     return Interval(observed, float(low), float(high), p)
 
 
-def _ratio_difference(sums: np.ndarray) -> np.ndarray:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return _without_rounding_error(sums[..., 0] / sums[..., 1], sums[..., 2] / sums[..., 3])
-
-
 def _without_rounding_error(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a − b, and zero where that is rounding."""
     return np.where(np.abs(a - b) <= ROUNDING * np.maximum(np.abs(a), np.abs(b)), 0.0, a - b)
@@ -404,3 +396,39 @@ def _paired(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray, wh
 
 def _null(value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else value
+
+
+def t_two_sided(t: float, df: float) -> float:
+    """P(|T| ≥ |t|) for `df` degrees of freedom.
+
+    >>> round(t_two_sided(1.0, df=1), 12)
+    0.5
+    """
+    from scipy.special import betainc  # loaded when first asked for
+
+    square = t * t
+    if math.isinf(square):
+        return 0.0
+    # Each form is exact where its argument is small; the other one would lose the digits of t there.
+    if square < df:
+        return 1.0 - float(betainc(0.5, df / 2, square / (df + square)))
+    return float(betainc(df / 2, 0.5, df / (df + square)))
+
+
+@lru_cache(maxsize=1024)  # an audit asks for the same ones again and again
+def t_quantile(probability: float, df: float) -> float:
+    """The t with P(T ≤ t) = probability, for a probability strictly between 0 and 1.
+
+    >>> round(t_quantile(0.975, df=4), 4)
+    2.7764
+    """
+    from scipy.special import betaincinv  # its own quantile of t has nine digits in older versions
+
+    tail = 2 * min(probability, 1 - probability)
+    if tail > 0.5:  # as above
+        within = float(betaincinv(0.5, df / 2, 1 - tail))
+        t = math.sqrt(df * within / (1 - within))
+    else:
+        beyond = float(betaincinv(df / 2, 0.5, tail))
+        t = math.sqrt(df * (1 - beyond) / beyond)
+    return t if probability > 0.5 else -t

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from evenhand.metrics.bias import Rate
 from evenhand.metrics.catalogue import METRICS, RATES, SUMS, named
 from evenhand.metrics.exposure import NO_ITEM, UNKNOWN_ITEM, exposure_counts
+from evenhand.metrics.ranking import Rate
 from evenhand.metrics.slots import AnswerSheet, Slots
 from evenhand.utils.errors import InputError
 from evenhand.utils.spread_arrays import gather_columns, total
@@ -95,8 +95,7 @@ class UserMetrics:
             return self.values[name]
         if metric.rate is None:
             raise InputError(f"{name} has no value per user: it is a number of all lists together.")
-        rate = self.rates[metric.rate]
-        return rate.per_defined_user if metric.average == "defined" else rate.per_user
+        return self.rates[metric.rate].per_user(empty=np.nan if metric.average == "defined" else 0.0)
 
     def column(self, name: str) -> np.ndarray:
         """What a formula of sums adds up: a column of `sums`, or `ohr.above`, `ohr.below`, …"""
@@ -115,11 +114,10 @@ class UserMetrics:
         if not len(self.users):
             return np.nan
         try:
-            if metric.of_user is not None:
-                return _mean(self.values[name])
-            if metric.rate is not None:
-                rate = self.rates[metric.rate]
-                return rate.defined_mean if metric.average == "defined" else rate.mean
+            if metric.of_user is not None or metric.rate is not None:
+                counted = self.per_user(name)
+                counted = counted[~np.isnan(counted)]
+                return float(counted.mean()) if len(counted) else np.nan
             if metric.of_items is not None:
                 return float(metric.of_items(self.item_slots)) if self.item_slots.any() else np.nan
             assert metric.of_sums is not None
@@ -180,11 +178,6 @@ def score_sheet(top: np.ndarray, sheet: AnswerSheet, ks: Sequence[int]) -> dict[
     """Score one list per user of the sheet, whose users have test items."""
     slots = Slots(sheet, top[:, : max(ks)])
     return {k: UserMetrics.of(slots, k) for k in ks}
-
-
-def _mean(values: np.ndarray) -> float:
-    counted = values[~np.isnan(values)]
-    return float(counted.mean()) if len(counted) else np.nan
 
 
 def _check(top: np.ndarray, users: np.ndarray, truth: Interactions, hot: np.ndarray, ks: Sequence[int]) -> None:

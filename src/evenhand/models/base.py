@@ -18,8 +18,15 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.spread_log import SpreadLog
-from evenhand.models.filters import Asked, usable_history, with_earlier, with_notes
-from evenhand.models.id_lookup import known_position, list_table, positions
+from evenhand.models.filters import (
+    Asked,
+    known_position,
+    list_table,
+    positions,
+    usable_history,
+    with_earlier,
+    with_notes,
+)
 from evenhand.models.topk import TABLE_SLOT, Score, check_lists, top_by
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count

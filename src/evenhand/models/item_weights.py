@@ -15,8 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.data.interactions import Interactions, gather_rows
-from evenhand.data.recency import recency_counts
+from evenhand.data.interactions import Interactions, gather_rows, recency_counts
 from evenhand.models.base import Model
 from evenhand.models.topk import Score, first_list, top_by
 from evenhand.utils.errors import InputError

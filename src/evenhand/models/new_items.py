@@ -22,8 +22,8 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions, gather_rows
 from evenhand.data.reading.columns import source_label
+from evenhand.models.filters import carried_titles, positions
 from evenhand.models.graph_filter import GraphFilter
-from evenhand.models.id_lookup import carried_titles, positions
 from evenhand.models.item_features import features, read_attributes
 from evenhand.models.item_weights import CountTable, DenseTable, ItemTable, SparseTable, is_csr
 from evenhand.models.topk import Score
