@@ -74,21 +74,11 @@ class Interactions:
         off, and pairs that come to nothing dropped. `since` and `until` keep rows of since <= time < until, as numbers
         or dates. What was left out is counted in `notes`.
         """
+        from evenhand.data.reading.cleaning import ReadOptions
         from evenhand.data.reading.read import read_interactions
 
-        return read_interactions(
-            source,
-            user=user,
-            item=item,
-            rating=rating,
-            timestamp=timestamp,
-            weight=weight,
-            min_rating=min_rating,
-            since=since,
-            until=until,
-            header=header,
-            strict=strict,
-        )
+        asked = ReadOptions(user, item, rating, timestamp, weight, min_rating, since, until, header, strict)
+        return read_interactions(source, asked)
 
     @staticmethod
     def from_pairs(
@@ -130,21 +120,19 @@ class Interactions:
 
     @staticmethod
     def from_codes(
-        users: np.ndarray,
-        items: np.ndarray,
-        user_ids: pa.Array,
-        item_ids: pa.Array,
-        *,
+        codes: tuple[np.ndarray, np.ndarray],
+        ids: tuple[pa.Array, pa.Array],
         ratings: np.ndarray | None = None,
         timestamps: np.ndarray | None = None,
+        *,
         notes: tuple[str, ...] = (),
         cleaned: Sequence[str] = (),
     ) -> Interactions:
-        """`from_pairs` for large files: `users` and `items` must own their memory, and are emptied."""
-        _check_size(len(user_ids), len(item_ids))
-        key = keys_instead(users, items, len(item_ids))
-        pairs = collect(key, len(user_ids), len(item_ids), ratings, timestamps)
-        return Interactions.of_rows(pairs, user_ids, item_ids, notes, cleaned)
+        """`from_pairs` for large files: the codes of users and items must own their memory, and are emptied."""
+        n_users, n_items = map(len, ids)
+        _check_size(n_users, n_items)
+        pairs = collect(keys_instead(*codes, n_items), n_users, n_items, ratings, timestamps)
+        return Interactions.of_rows(pairs, *ids, notes, cleaned)
 
     @staticmethod
     def of_rows(
@@ -174,16 +162,7 @@ class Interactions:
         """
         from evenhand.data.splits import split_interactions
 
-        return split_interactions(
-            self,
-            test=test,
-            validation=validation,
-            seed=seed,
-            how=how,
-            validation_how=validation_how,
-            test_from=test_from,
-            gap=gap,
-        )
+        return split_interactions(self, test, validation, seed, how, validation_how, test_from, gap)
 
     def __len__(self) -> int:
         return len(self.items)

@@ -104,14 +104,13 @@ class SpreadSplit(Parts[SpreadLog]):
         return Split(*self.mapped(lambda part: part.mine))
 
 
-def split_interactions(data: Interactions, **asked: Any) -> Split:
+def split_interactions(data: Interactions, *asked: Any, **named: Any) -> Split:
     """`split_spread` of a log that this process has whole."""
-    return split_spread(_whole(data), **asked).mine
+    return split_spread(_whole(data), *asked, **named).mine
 
 
 def split_spread(
     data: SpreadLog,
-    *,
     test: float = 0.2,
     validation: float = 0.1,
     seed: int = 0,

@@ -56,13 +56,7 @@ def folder_with(root: Path, name: str, files: tuple[str, ...]) -> Path | None:
 
 
 def install_archive(
-    url: str,
-    cache: Path,
-    name: str,
-    files: tuple[str, ...],
-    md5: str,
-    room: int,
-    progress: Progress | None = None,
+    url: str, cache: Path, name: str, files: tuple[str, ...], md5: str, room: int, progress: Progress | None = None
 ) -> Path:
     """Download a zip that holds `files`, check it, and leave it unpacked as cache/name.
 
@@ -71,7 +65,12 @@ def install_archive(
     """
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        _check_room(cache, room)
+        free = shutil.disk_usage(cache).free
+        if free < room:
+            raise InputError(
+                f"the disk of {cache} has {free:,} bytes free, but {room:,} are needed; make room, "
+                "or set EVENHAND_CACHE to a folder on another disk."
+            )
         with staging_folder(cache / name) as work:
             archive, content = work / "archive.zip", work / "content"
             _check_digest(url, download(url, archive, progress), md5)
@@ -161,15 +160,6 @@ def _next_block(response: http.client.HTTPResponse, url: str) -> bytes:
 
 def _unreachable(url: str, error: Exception) -> UnreachableError:
     return UnreachableError(f"cannot download {url} ({getattr(error, 'reason', None) or error})")
-
-
-def _check_room(cache: Path, room: int) -> None:
-    free = shutil.disk_usage(cache).free
-    if free < room:
-        raise InputError(
-            f"the disk of {cache} has {free:,} bytes free, but {room:,} are needed; make room, "
-            "or set EVENHAND_CACHE to a folder on another disk."
-        )
 
 
 def _check_digest(url: str, found: str, pinned: str) -> None:
