@@ -63,7 +63,7 @@ class Moments:
     the interval is the textbook's, and the difference of two systems gives the paired t test.
     """
 
-    def __init__(self, metrics: Sequence[str], systems: int) -> None:
+    def __init__(self, metrics: Sequence[Any], systems: int) -> None:
         self.place = {name: i for i, name in enumerate(metrics)}
         self.systems = systems
         self.products = np.zeros((len(metrics), 2 * systems, 2 * systems))
@@ -80,7 +80,7 @@ class Moments:
         each = np.diagonal(both, axis1=1, axis2=2)
         self.either += each[:, :, None] + each[:, None, :] - both
 
-    def measured(self, metric: str, a: int, b: int | None = None) -> Measured:
+    def measured(self, metric: Any, a: int, b: int | None = None) -> Measured:
         """The ratio of one system or, with a second, how much larger it is than that one's."""
         slope, value = self._slope(metric, a)
         n = self.either[self.place[metric], a, a if b is None else b]
@@ -90,7 +90,7 @@ class Moments:
             value = 0.0 if abs(gap) <= ROUNDING * max(abs(value), abs(other)) else gap
         return Measured(value, self._error(metric, slope, n), n)
 
-    def _slope(self, metric: str, system: int) -> tuple[np.ndarray, float]:
+    def _slope(self, metric: Any, system: int) -> tuple[np.ndarray, float]:
         """How the ratio moves with one user's x and w; and the ratio."""
         products = self.products[self.place[metric]]
         x, w = system, self.systems + system
@@ -102,7 +102,7 @@ class Moments:
         slope[x], slope[w] = 1 / below, -above / below**2
         return slope, float(above / below)
 
-    def _error(self, metric: str, slope: np.ndarray, n: float) -> float:
+    def _error(self, metric: Any, slope: np.ndarray, n: float) -> float:
         if n < 2:
             return math.nan
         return math.sqrt(max(slope @ self.products[self.place[metric]] @ slope, 0.0) * n / (n - 1))

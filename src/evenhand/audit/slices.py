@@ -293,30 +293,29 @@ class Slices:
             row += np.bincount(part[here], column[here], minlength=len(row))
 
     def rows(self, draws: Draws) -> tuple[SliceRow, ...]:
-        sides = (("items", self.of_items, None), ("users", self.of_users, self.audience))
+        sides = (
+            ("items", self.of_items, None, self._item_metrics),
+            ("users", self.of_users, self.audience, self._user_metrics),
+        )
         return tuple(
-            SliceRow(
-                division.by, of, label, int(size), system, self.k, self._metrics(draws, of, division, system, part)
-            )
-            for of, divisions, among in sides
+            SliceRow(division.by, of, label, int(size), system, self.k, measure(draws, division, system, part))
+            for of, divisions, among, measure in sides
             for division in divisions
             for system in self.systems
             for part, (label, size) in enumerate(zip(division.labels, division.sizes(among), strict=True))
             if size
         )
 
-    def _metrics(self, draws: Draws, of: str, division: Division, system: str, part: int) -> dict[str, Estimate]:
-        if of == "items":
-            return self._of_items(draws, division, system, part)
-        return {metric: self._of_users(division, system, metric, part) for metric in self.metrics}
+    def _user_metrics(self, _: Draws, division: Division, system: str, part: int) -> dict[str, Estimate]:
+        found = {}
+        for metric in self.metrics:
+            measured = ratio(*self.moments[division.by, system, metric][:, part].tolist())
+            if metric == "popularity_lift":
+                measured = replace(measured, value=measured.value - 1.0)
+            found[metric] = measured.estimate(METRICS[metric].low, METRICS[metric].high)
+        return found
 
-    def _of_users(self, division: Division, system: str, metric: str, part: int) -> Estimate:
-        measured = ratio(*self.moments[division.by, system, metric][:, part].tolist())
-        if metric == "popularity_lift":
-            measured = replace(measured, value=measured.value - 1.0)
-        return measured.estimate(METRICS[metric].low, METRICS[metric].high)
-
-    def _of_items(self, draws: Draws, division: Division, system: str, part: int) -> dict[str, Estimate]:
+    def _item_metrics(self, draws: Draws, division: Division, system: str, part: int) -> dict[str, Estimate]:
         demand = (division.by, "demand")
         slots, hits = ((division.by, system, name) for name in ("slots", "hits"))
         formulas: dict[str, Callable[[Get], Any]] = {

@@ -7,7 +7,7 @@ does to its own data: it shows, users choose, the choices join the log, it learn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -224,7 +224,9 @@ def _observe(world: Simulation, shown_uniformly: int) -> Simulation:
     n_items = world.log.n_items
     log: list[np.ndarray] = []
     uniform: list[np.ndarray] = []
-    for users in _user_chunks(world.log.n_users, n_items):
+    step = max(1, _CELLS_AT_ONCE // n_items)
+    for start in range(0, world.log.n_users, step):
+        users = np.arange(start, min(start + step, world.log.n_users))[:, None]
         items = np.arange(n_items)
         liked = world.truth(users, items)
         observed = liked & world.exposed(users, items)
@@ -244,12 +246,6 @@ def _observe(world: Simulation, shown_uniformly: int) -> Simulation:
             *np.concatenate(uniform, axis=1), n_users=world.log.n_users, n_items=n_items
         ),
     )
-
-
-def _user_chunks(n_users: int, n_items: int) -> Iterator[np.ndarray]:
-    step = max(1, _CELLS_AT_ONCE // n_items)
-    for start in range(0, n_users, step):
-        yield np.arange(start, min(start + step, n_users))[:, None]
 
 
 def _pairs(users: np.ndarray, mask: np.ndarray) -> np.ndarray:

@@ -76,7 +76,11 @@ class Asked:
         if exclude_pairs is not None:
             with suppress(NoRowsError):
                 given = as_interactions(exclude_pairs)
-                _count_unknown(given, known, notes)
+                for noun in ("user", "item"):
+                    own, there = (getattr(log, f"{noun}_ids") for log in (given, known))
+                    new = positions(own, there) < 0
+                    if new.any():
+                        notes.append(f"{_counted(new, noun, ' in the pairs to exclude')} unknown to the model.")
                 pairs = _over(given, known.user_ids, known.item_ids)
                 of_others = _over(given, others, known.item_ids) if len(others) else None
         return Asked(place[~strange], others, allowed, pairs, of_others, tuple(notes))
@@ -157,14 +161,6 @@ def _over(pairs: Interactions, user_ids: pa.Array, item_ids: pa.Array) -> Intera
     items = positions(pairs.item_ids, item_ids)[pairs.items]
     both = (users >= 0) & (items >= 0)
     return Interactions.from_pairs(users[both], items[both], user_ids=user_ids, item_ids=item_ids)
-
-
-def _count_unknown(pairs: Interactions, known: Interactions, notes: list[str]) -> None:
-    sides = (("user", pairs.user_ids, known.user_ids), ("item", pairs.item_ids, known.item_ids))
-    for noun, own, there in sides:
-        strange = positions(own, there) < 0
-        if strange.any():
-            notes.append(f"{_counted(strange, noun, ' in the pairs to exclude')} unknown to the model.")
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:

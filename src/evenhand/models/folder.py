@@ -145,8 +145,11 @@ def _stamp(folder: Path) -> tuple[int, int] | None:
 def _read_model(folder: Path, verify: bool) -> Model:
     config = _read_config(folder)
     with read_as("a model", folder):
-        if verify:
-            _verify(folder, config)
+        for name in config.files if verify else ():
+            if not (folder / name).is_file():
+                raise InputError(f"{folder} is damaged: {name} is missing; copy the folder again.")
+            if sha256(folder / name) != config.checksums.get(name):
+                raise InputError(f"{folder} is damaged: {name} is not the file that was saved; copy the folder again.")
         model = _assembled(folder, config)
         if wrong := model.damage():
             raise InputError(f"{folder} is damaged: {wrong}.")
@@ -264,15 +267,6 @@ def _is_results(row: Any) -> bool:
     return all(number is None or isinstance(number, (int, float)) for number in numbers)
 
 
-def _verify(folder: Path, config: _Config) -> None:
-    checksums = config.checksums
-    for name in config.files:
-        if not (folder / name).is_file():
-            raise InputError(f"{folder} is damaged: {name} is missing; copy the folder again.")
-        if sha256(folder / name) != checksums.get(name):
-            raise InputError(f"{folder} is damaged: {name} is not the file that was saved; copy the folder again.")
-
-
 def _pairs(model: Model) -> dict[str, pa.Array]:
     known = model.known
     columns = {"user": pa.array(known.users), "item": pa.array(known.items)}
@@ -285,8 +279,10 @@ def _pairs(model: Model) -> dict[str, pa.Array]:
 
 def _read_parts(folder: Path, config: _Config) -> tuple[dict[str, Tensor], pa.ChunkedArray, pa.Table]:
     """Tensors, user ids and known pairs, put together where they lie in parts."""
+    from safetensors.torch import load_file
+
     names = [part_names(n) for n in range(config.parts)] or [("model.safetensors", "users.arrow", "known.arrow")]
-    stores = [read_tensors(folder / rows) for rows, _, _ in names]
+    stores = [load_file(folder / rows) for rows, _, _ in names]
     tensors = stores[0] if len(stores) == 1 else {n: torch.cat([s[n] for s in stores], dim=1) for n in stores[0]}
     users, pairs = (pa.concat_tables(read_arrow(folder / one[place]) for one in names) for place in (1, 2))
     return tensors, users["id"], pairs
@@ -340,12 +336,6 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
     except SafetensorError as problem:
         # It hides the system's error, such as a full disk, in one of its own.
         raise OSError(str(problem)) from problem
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    from safetensors.torch import load_file
-
-    return load_file(path)
 
 
 def write_arrow(path: Path, columns: Mapping[str, pa.Array]) -> None:

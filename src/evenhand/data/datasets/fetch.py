@@ -78,7 +78,13 @@ def install_archive(
             found = folder_with(content, name, files)
             if found is None:
                 raise InputError(f"{url} is not {name}: it holds no {' and '.join(files)}.")
-            return _move_into_place(found, cache / name, files)
+            try:
+                os.replace(found, cache / name)
+            except OSError:
+                # Another process may have finished first; its copy passed the same checks.
+                if not all((cache / name / f).is_file() for f in files):
+                    raise
+            return cache / name
     except OSError as error:
         raise InputError(
             f"cannot write to the cache folder {cache} ({error.strerror or error}); "
@@ -207,13 +213,3 @@ def _check_members(members: list[zipfile.ZipInfo], called: str) -> None:
             files.add(path)
     if both := files & folders:
         raise InputError(f"{called} holds '{min(both)}' as a file and as a folder; not unpacked.")
-
-
-def _move_into_place(found: Path, target: Path, files: tuple[str, ...]) -> Path:
-    try:
-        os.replace(found, target)
-    except OSError:
-        # Another process may have finished first; its copy passed the same checks.
-        if not all((target / f).is_file() for f in files):
-            raise
-    return target
