@@ -286,11 +286,12 @@ def terms_of(block: Block, slots: Slots, k: int, metrics: Sequence[str]) -> Term
             column = np.where(counts, column, np.nan)
         weights[name] = (~np.isnan(column)).astype(np.float64)
         values[name] = np.nan_to_num(column)
-    sums = {name: np.asarray(found.sums[name], dtype=np.float64) for name in SUMS if name != "demand"}
-    if block.has_test:
-        for name in RATES:
-            rate = found.rates[name]
-            sums |= {f"{name}.above": rate.numerators * counts, f"{name}.below": rate.denominators * counts}
+    sums = {}
+    for name in SUMS:
+        of_rate = name.partition(".")[0] in RATES
+        if name != "demand" and (block.has_test or not of_rate):
+            column = np.asarray(found.sums[name], dtype=np.float64)
+            sums[name] = column * counts if of_rate else column
     return Terms(values, weights, sums)
 
 

@@ -260,7 +260,7 @@ def _columns(runs: Sequence[UserMetrics], metric: Metric) -> tuple[np.ndarray, C
         return sums if sums.shape[-1] > 1 else sums[..., 0]
 
     def asking(name: str) -> Any:
-        found = np.array([run.column(name) for run in runs], dtype=np.float64).mean(axis=0)
+        found = np.array([run.sums[name] for run in runs], dtype=np.float64).mean(axis=0)
         blocks[name] = np.reshape(found, (len(runs[0].users), -1))
         return total(blocks[name].sum(axis=0))
 
