@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from evenhand.audit.findings import Examples, find
 from evenhand.audit.measures import Measures
 from evenhand.audit.result import Audit, Exposure
-from evenhand.audit.slices import Slices
+from evenhand.audit.slices import Slices, read_attributes
 from evenhand.audit.sweep import Progress, Reference, Swept, audience_of, read_reference, sweep
+from evenhand.data.popularity import HotRule
 from evenhand.metrics.exposure import lorenz_points
 from evenhand.metrics.lists import ListColumns, Lists, list_lengths, read_lists
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count
 from evenhand.utils.world import World
-
-if TYPE_CHECKING:
-    from evenhand.data.popularity import HotRule
 
 
 def audit(
@@ -50,8 +48,6 @@ def audit(
 
     Under `torchrun` all processes read the same and share the users out; each then has the same result.
     """
-    from evenhand.audit.slices import read_attributes
-
     ks = list_lengths(k)
     reading = dict(reading or {})
     naming = ListColumns.of(columns, reading)

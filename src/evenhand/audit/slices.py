@@ -18,6 +18,7 @@ from evenhand.audit.intervals import Draws, Get, Measured
 from evenhand.audit.result import Estimate, SliceRow
 from evenhand.audit.sweep import Block, Reference, Terms, audience_of
 from evenhand.data.reading.columns import Column, source_label
+from evenhand.data.reading.read import read_columns
 from evenhand.metrics.catalogue import METRICS, SLICED
 from evenhand.metrics.exposure import PARTS, by_part
 from evenhand.metrics.lists import Lists
@@ -180,8 +181,6 @@ def _refuse_unused(source: Any, used: bool, option: str) -> None:
 
 def _no_column(column: str, role: str, sources: list[Any]) -> InputError:
     """What the files have instead; of two files, the one with a column of a similar name."""
-    from evenhand.data.reading.read import read_columns
-
     problems = []
     for source in sources:
         try:
@@ -233,7 +232,6 @@ def _texts(
 
 def _table(source: Any, role: str, id_column: str, columns: list[str]) -> pa.Table:
     """The ids, called as in train or just user or item, and those of the columns that there are."""
-    from evenhand.data.reading.read import read_columns
 
     def wanted(name: str) -> list[Column]:
         ids = Column("id", "id", name, option=f"'{name}' in its header")

@@ -15,6 +15,7 @@ import numpy as np
 from evenhand.audit.intervals import Draws, Moments
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import HotRule
+from evenhand.data.reading.read import read_interactions
 from evenhand.data.splits import Split, given_split
 from evenhand.metrics.catalogue import METRICS, RATES, SUMS, available
 from evenhand.metrics.exposure import NO_ITEM, exposure_counts
@@ -93,8 +94,6 @@ def read_reference(train: Any, validation: Any, test: Any, hot: Any, reading: Ma
 
 def _split(train: Any, validation: Any, test: Any, reading: Mapping[str, Any]) -> tuple[Split, list[str]]:
     def read(name: str, source: Any) -> Interactions | None:
-        from evenhand.data.reading.read import read_interactions
-
         if source is None or isinstance(source, Interactions):
             return source
         return read_interactions(source, **reading, allow_small=name != "train")

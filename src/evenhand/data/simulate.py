@@ -10,17 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import gini, share_of_hottest
+from evenhand.data.splits import Split, given_split
 from evenhand.utils.errors import InputError
 from evenhand.utils.keyed import keyed_uniform
-
-if TYPE_CHECKING:
-    from evenhand.data.splits import Split
 
 _TRUTH, _EXPOSURE, _UNIFORM_TEST, _MOMENT, _EXAMINATION = *range(4), 100
 """Streams of randomness."""
@@ -70,8 +68,6 @@ class Simulation:
     @cached_property
     def uniform_split(self) -> Split:
         """All of the biased log as train (less validation), `uniform_test` as the unbiased test."""
-        from evenhand.data.splits import given_split
-
         return given_split(self.log, self.uniform_test, validation=self.validation, seed=self.seed)
 
     def preference(self, users: Any, items: Any) -> np.ndarray:

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.reading.cleaning import as_moment, as_span
@@ -348,8 +349,6 @@ def _merge(
     kind: str, names: list[str], vocabularies: list[pa.Array]
 ) -> tuple[pa.Array, list[np.ndarray], tuple[str, ...]]:
     """(the sorted union, for each vocabulary the new index of each of its ids, notes)."""
-    import pyarrow.compute as pc
-
     notes: tuple[str, ...] = ()
     if len({ids.type for ids in vocabularies}) > 1:
         pairs = zip(names, vocabularies, strict=True)

@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import HotRule
 from evenhand.data.reading.columns import source_label
+from evenhand.data.reading.read import read_interactions
+from evenhand.data.splits import Split, given_split
 from evenhand.metrics.catalogue import METRICS
 from evenhand.metrics.exposure import NO_ITEM
 from evenhand.metrics.lists import ListColumns, ListTable, list_lengths, read_lists
@@ -25,11 +28,6 @@ from evenhand.utils.errors import InputError
 from evenhand.utils.spread_arrays import total
 from evenhand.utils.text import count
 from evenhand.utils.world import World
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from evenhand.data.splits import Split
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +69,6 @@ class Evaluation:
 
     def to_table(self) -> pa.Table:
         """One line per k and metric: name, k, metric, mean, std, values (one per seed)."""
-        import pyarrow as pa
-
         cells = [(row.k, metric, found) for row in self.rows for metric, found in row.metrics.items()]
         return pa.table(
             {
@@ -156,9 +152,6 @@ def with_validation(split: Split, validation: Any) -> Split:
     """The split with a validation part: what users had by then, known to whoever recommends for test."""
     if validation is None:
         return split
-    from evenhand.data.reading.read import read_interactions
-    from evenhand.data.splits import given_split
-
     if split.validation is not None:
         raise InputError("the split has a validation part already; give no other one.")
     given = isinstance(validation, Interactions)

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from evenhand.data.interactions import Interactions
+from evenhand.data.spread_log import SpreadLog
 from evenhand.metrics.exposure import NO_ITEM, PARTS, counts_by_part, popularity_part, propensities
-
-if TYPE_CHECKING:
-    from evenhand.data.interactions import Interactions
-    from evenhand.data.spread_log import SpreadLog
 
 
 @dataclass(frozen=True, eq=False)

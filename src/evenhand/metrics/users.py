@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
+from evenhand.data.interactions import Interactions
 from evenhand.metrics.catalogue import METRICS, RATES, SUMS, named
 from evenhand.metrics.exposure import NO_ITEM, UNKNOWN_ITEM, exposure_counts
 from evenhand.metrics.ranking import share
 from evenhand.metrics.slots import AnswerSheet, Slots
 from evenhand.utils.errors import InputError
 from evenhand.utils.spread_arrays import gather_columns, total
-
-if TYPE_CHECKING:
-    from evenhand.data.interactions import Interactions
-    from evenhand.utils.world import World
+from evenhand.utils.world import World
 
 __all__ = ["NO_ITEM", "UNKNOWN_ITEM", "AnswerSheet", "UserMetrics", "score_lists", "score_sheet"]
 

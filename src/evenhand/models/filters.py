@@ -21,7 +21,7 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.reading.columns import Column, NoRowsError
-from evenhand.data.reading.read import read_columns, source_label
+from evenhand.data.reading.read import read_columns, read_interactions, source_label
 from evenhand.models.topk import top_by
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count
@@ -173,8 +173,6 @@ def as_interactions(source: Any) -> Interactions:
     """What a file or table holds, however small."""
     if isinstance(source, Interactions):
         return source
-    from evenhand.data.reading.read import read_interactions
-
     return read_interactions(source, allow_small=True)
 
 

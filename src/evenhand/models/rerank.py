@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import HotRule
@@ -22,9 +23,6 @@ from evenhand.models.filters import as_interactions
 from evenhand.models.rerank_rules import METHODS, Block, Method, Popularity
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.text import count
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["METHODS", "Reranked", "rerank", "rerank_lists"]
 
@@ -197,8 +195,6 @@ class Candidates:
 
     def shown(self, rows: np.ndarray) -> pa.Table:
         """These rows [lists, k], -1 for none, as user, item, score, rank and, where there were seeds, seed."""
-        import pyarrow as pa
-
         table, place = self.table, np.nonzero(rows >= 0)
         assert table.scores is not None
         of, ranks, rows = place[0], place[1] + 1, rows[place]

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -23,10 +22,8 @@ from evenhand.data.datasets.fetch import Progress, UnreachableError, cache_folde
 from evenhand.data.datasets.known import DATASETS, DatasetInfo, Parts
 from evenhand.data.interactions import Interactions
 from evenhand.data.simulate import Simulation, simulate
+from evenhand.data.splits import Split, given_split
 from evenhand.utils.errors import InputError, unknown
-
-if TYPE_CHECKING:
-    from evenhand.data.splits import Split
 
 Place = str | os.PathLike[str] | None
 """Where a dataset is looked for first."""
@@ -79,8 +76,6 @@ def load_split(
     no effect. Where there are several and none was named, a note says which it is. `validation_how` is the rule by
     which validation is drawn (see `split_rules.RULES`), by default at random.
     """
-    from evenhand.data.splits import given_split
-
     info = _info(name)
     part = info.test_parts[0] if test_part is None else test_part
     if part not in info.test_parts:
