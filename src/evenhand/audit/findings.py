@@ -128,8 +128,7 @@ def _lift(name: str, lift: Estimate, k: int) -> Finding | None:
     size = _negated(lift) if lift.value < 0 else lift
     doubt = {True: ", beyond chance", False: ", within chance", None: ""}[certain]
     return Finding(
-        f"The top {k} of {name} is {percent(size)} {way} popular than what its users had before{doubt}.",
-        certain,
+        f"The top {k} of {name} is {percent(size)} {way} popular than what its users had before{doubt}.", certain
     )
 
 

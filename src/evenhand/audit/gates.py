@@ -217,10 +217,7 @@ def _half(estimate: Estimate) -> float:
 
 def _unlike(audit: Audit, earlier: Audit) -> list[str]:
     notes = []
-    for what, mine, theirs in (
-        ("systems", audit.systems, earlier.systems),
-        ("list lengths", audit.ks, earlier.ks),
-    ):
+    for what, mine, theirs in (("systems", audit.systems, earlier.systems), ("list lengths", audit.ks, earlier.ks)):
         if set(mine) != set(theirs):
             shared = [one for one in mine if one in theirs]
             common = ", ".join(map(str, shared)) if shared else "nothing"

@@ -88,7 +88,8 @@ class Moments:
             other_slope, other = self._slope(metric, b)
             slope, gap = slope - other_slope, value - other
             value = 0.0 if abs(gap) <= ROUNDING * max(abs(value), abs(other)) else gap
-        return Measured(value, self._error(metric, slope, n), n)
+        spread = max(slope @ self.products[self.place[metric]] @ slope, 0.0)
+        return Measured(value, math.sqrt(spread * n / (n - 1)) if n >= 2 else math.nan, n)
 
     def _slope(self, metric: Any, system: int) -> tuple[np.ndarray, float]:
         """How the ratio moves with one user's x and w; and the ratio."""
@@ -101,11 +102,6 @@ class Moments:
             return slope, math.nan
         slope[x], slope[w] = 1 / below, -above / below**2
         return slope, float(above / below)
-
-    def _error(self, metric: Any, slope: np.ndarray, n: float) -> float:
-        if n < 2:
-            return math.nan
-        return math.sqrt(max(slope @ self.products[self.place[metric]] @ slope, 0.0) * n / (n - 1))
 
 
 Get = Callable[[Any], np.ndarray]

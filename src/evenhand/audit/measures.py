@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -59,9 +60,7 @@ class Measures:
         names = available(self.has_test)
         return tuple(
             SystemRow(
-                system,
-                k,
-                {m: self.measured(m, k, system).estimate(METRICS[m].low, METRICS[m].high) for m in names},
+                system, k, {m: self.measured(m, k, system).estimate(METRICS[m].low, METRICS[m].high) for m in names}
             )
             for system in self.swept.systems
             for k in self.swept.ks
@@ -85,24 +84,14 @@ class Measures:
         return tuple(contrasts)
 
     def confusion(self) -> tuple[Confusion, ...]:
-        if not self.has_test:
-            return ()
-        return tuple(self._confusion(system, k) for system in self.swept.systems for k in self.swept.ks)
-
-    def _confusion(self, system: str, k: int) -> Confusion:
-        def total(column: str) -> int:
-            return round(float(self.swept.draws.sum((system, k, column))))
-
-        return Confusion(
-            system,
-            k,
-            hits_hot=total("uhr.below") - total("uhr.above"),
-            hits_cold=total("ucr.below") - total("ucr.above"),
-            wrong_hot=total("ohr.above"),
-            wrong_cold=total("ocr.above"),
-            missed_hot=total("uhr.above"),
-            missed_cold=total("ucr.above"),
-        )
+        found = []
+        for system, k in product(self.swept.systems, self.swept.ks) if self.has_test else ():
+            names = ("ohr.above", "ocr.above", "uhr.above", "ucr.above", "uhr.below", "ucr.below")
+            counts = (round(float(self.swept.draws.sum((system, k, name)))) for name in names)
+            wrong_hot, wrong_cold, missed_hot, missed_cold, wanted_hot, wanted_cold = counts
+            hits_hot, hits_cold = wanted_hot - missed_hot, wanted_cold - missed_cold
+            found.append(Confusion(system, k, hits_hot, hits_cold, wrong_hot, wrong_cold, missed_hot, missed_cold))
+        return tuple(found)
 
 
 def _influences(swept: Swept, reference: Reference, systems: Mapping[str, Lists]) -> Moments:

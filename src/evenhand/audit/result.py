@@ -199,7 +199,11 @@ def to_json(audit: Audit) -> dict[str, Any]:
                 "encoder": None,
                 "method": None,
                 "k": row.k,
-                "metrics": {name: _metric(found) for name, found in row.metrics.items()} | {"mse": None},
+                "metrics": {
+                    name: {"mean": one.value, "std": None, "values": [one.value], "low": one.low, "high": one.high}
+                    for name, one in row.metrics.items()
+                }
+                | {"mse": None},
             }
             for row in audit.rows
         ],
@@ -224,7 +228,11 @@ def from_json(document: Mapping[str, Any]) -> Audit:
             {
                 "name": row["name"],
                 "k": row["k"],
-                "metrics": {name: _value(m) for name, m in row["metrics"].items() if m is not None},
+                "metrics": {
+                    name: {"value": metric["mean"], "low": metric["low"], "high": metric["high"]}
+                    for name, metric in row["metrics"].items()
+                    if metric is not None
+                },
             }
             for row in document["rows"]
         ]
@@ -278,14 +286,6 @@ def _built(value: Any, kind: Any) -> Any:
     if not fits or (kind in (int, float) and abs(value) > sys.float_info.max):
         raise TypeError("a value of the wrong type")
     return value
-
-
-def _metric(found: Estimate) -> dict[str, Any]:
-    return {"mean": found.value, "std": None, "values": [found.value], "low": found.low, "high": found.high}
-
-
-def _value(metric: Mapping[str, Any]) -> dict[str, Any]:
-    return {"value": metric["mean"], "low": metric["low"], "high": metric["high"]}
 
 
 def _plain(value: Any) -> Any:

@@ -143,7 +143,13 @@ def _notes(
     most = max(swept.ks)
     known = "train" if reference.split.validation is None else "train or validation"
     for name, lists in systems.items():
-        odd = swept.odd[name] | _unseen(reference, lists, swept.counts[name, most])
+        counts, unseen = swept.counts[name, most], reference.items.counts == 0
+        # What the vocabulary knows from test alone: a system fitted on train could not know it.
+        odd = swept.odd[name] | {
+            "unseen_users": int(np.count_nonzero(lists.served & (reference.known.activity == 0))),
+            "unseen_items": int(np.count_nonzero(unseen & (counts > 0))),
+            "unseen_slots": int(counts[unseen].sum()),
+        }
         said = {
             "empty": f"{odd['empty']:,} of {count(int((reference.test.activity > 0).sum()), 'test user')} have "
             "no list; it counts as empty (to evaluate served users alone, leave the others out of test)",
@@ -160,13 +166,3 @@ def _notes(
         found = [text for what, text in said.items() if odd[what] and what not in silent]
         notes += [f"{name}: {text}." for text in (*list_notes[name], *found)]
     return notes
-
-
-def _unseen(reference: Reference, lists: Lists, counts: np.ndarray) -> dict[str, int]:
-    """What the vocabulary knows from test alone: a system fitted on train could not know it."""
-    unseen = reference.items.counts == 0
-    return {
-        "unseen_users": int(np.count_nonzero(lists.served & (reference.known.activity == 0))),
-        "unseen_items": int(np.count_nonzero(unseen & (counts > 0))),
-        "unseen_slots": int(counts[unseen].sum()),
-    }

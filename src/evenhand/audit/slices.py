@@ -85,11 +85,7 @@ def by_taste(reference: Reference, audience: np.ndarray) -> Division:
     part[(share <= low) & (share < high)] = 0
     part[(share >= high) & (share > low)] = 2
     part[np.isnan(share)] = -1
-    labels = (
-        f"niche (at most {100 * low:.0f} % hot)",
-        "diverse",
-        f"blockbuster (at least {100 * high:.0f} % hot)",
-    )
+    labels = (f"niche (at most {100 * low:.0f} % hot)", "diverse", f"blockbuster (at least {100 * high:.0f} % hot)")
     return Division("taste", labels, part)
 
 
@@ -195,12 +191,7 @@ def _called(column: str, role: str, both: set[str]) -> str:
 
 
 def _texts(
-    source: Any,
-    role: str,
-    columns: Iterable[str],
-    reference: Reference,
-    reading: Mapping[str, Any],
-    notes: list[str],
+    source: Any, role: str, columns: Iterable[str], reference: Reference, reading: Mapping[str, Any], notes: list[str]
 ) -> dict[str, pa.Array]:
     """Of those columns that the file has: the text for every user or item of the vocabulary."""
     columns = list(dict.fromkeys(columns))

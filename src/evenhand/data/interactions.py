@@ -98,7 +98,10 @@ class Interactions:
         A missing timestamp (NaN) counts as the earliest. Without `user_ids` and `item_ids` the indices are
         the ids; `n_users`, `n_items` widen the vocabulary.
         """
-        users, items = (_indices(side) for side in (users, items))
+        users, items = (np.asarray(side).ravel() for side in (users, items))
+        users, items = (
+            side if side.dtype in (np.int32, np.int64) else side.astype(np.int64) for side in (users, items)
+        )
         if users.shape != items.shape:
             raise InputError(f"users and items differ in length: {len(users)} and {len(items)}.")
         n_users = _vocabulary_size("user", users, user_ids, n_users)
@@ -267,12 +270,6 @@ class Interactions:
 
     def with_notes(self, *notes: str) -> Interactions:
         return replace(self, notes=(*self.notes, *notes))
-
-
-def _indices(values: Any) -> np.ndarray:
-    """Whole numbers of any kind as they are, anything else as int64."""
-    found = np.asarray(values).ravel()
-    return found if found.dtype in (np.int32, np.int64) else found.astype(np.int64)
 
 
 def _check_size(n_users: int, n_items: int) -> None:

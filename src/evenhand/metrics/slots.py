@@ -14,6 +14,7 @@ import numpy as np
 from evenhand.data.interactions import Interactions
 from evenhand.data.spread_log import SpreadLog
 from evenhand.metrics.exposure import NO_ITEM, PARTS, counts_by_part, popularity_part, propensities
+from evenhand.metrics.ranking import share
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +113,7 @@ class AnswerSheet:
         """float64 [n]: mean popularity of the items that the user has had, nan without any."""
         of_items = self.popularity[self.had.items]
         total = np.bincount(self.had.users, of_items, minlength=self.had.n_users)[self.users]
-        return np.divide(total, self.n_consumed, out=np.full(len(total), np.nan), where=self.n_consumed > 0)
+        return share(total, self.n_consumed, empty=np.nan)
 
     @cached_property
     def demand(self) -> np.ndarray:

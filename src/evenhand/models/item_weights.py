@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -52,8 +52,9 @@ class ItemTable(ABC):
         return {name: torch.as_tensor(value) for name, value in named.items() if value is not None}
 
     @classmethod
-    @abstractmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> ItemTable: ...
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
+        wanted = [one for one in fields(cls) if one.name in tensors or one.default is MISSING]
+        return cls(**{n.name: tensors[n.name].numpy() if n.type == "np.ndarray" else tensors[n.name] for n in wanted})
 
     @abstractmethod
     def fits(self, n_items: int) -> bool:
@@ -124,10 +125,6 @@ class DenseTable(ItemTable):
             found[self.items.cpu()] = self.weights[place].cpu()
         return found
 
-    @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> DenseTable:
-        return cls(tensors["weights"], tensors.get("items"))
-
     def fits(self, n_items: int) -> bool:
         items = torch.arange(n_items) if self.items is None else self.items
         return (
@@ -169,10 +166,6 @@ class SparseTable(ItemTable):
         found[torch.from_numpy(self.items[mine].astype(np.int64))] = torch.from_numpy(self.weights[mine])
         return found
 
-    @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> SparseTable:
-        return cls(*(tensors[name].numpy() for name in ("indptr", "items", "weights")))
-
     def fits(self, n_items: int) -> bool:
         return (
             (self.indptr.dtype, self.items.dtype, self.weights.dtype) == (np.int64, np.int32, np.float32)
@@ -198,10 +191,6 @@ class CountTable(ItemTable):
 
     def row(self, item: int, n_items: int) -> Tensor:
         raise InputError("a model of counts knows nothing of two items together; ask one of itemknn, ease or als.")
-
-    @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> CountTable:
-        return cls(tensors["counts"])
 
     def fits(self, n_items: int) -> bool:
         return (
