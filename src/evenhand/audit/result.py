@@ -19,7 +19,7 @@ from evenhand.metrics.catalogue import CARD, METRICS
 from evenhand.metrics.statistics import Estimate as Estimate
 from evenhand.metrics.statistics import brief
 from evenhand.utils.errors import InputError
-from evenhand.utils.text import html_table, json_text, one_line
+from evenhand.utils.text import as_json, html_table, json_text, one_line
 
 FORMAT = 1
 
@@ -216,7 +216,7 @@ def to_json(audit: Audit) -> dict[str, Any]:
     }
     for name in ("findings", "contrasts", "slices", "exposure", "confusion", "examples", "changes"):
         document[name] = [asdict(one) for one in getattr(audit, name)]
-    plain: dict[str, Any] = _plain(document)
+    plain: dict[str, Any] = as_json(document)
     return plain
 
 
@@ -286,11 +286,3 @@ def _built(value: Any, kind: Any) -> Any:
     if not fits or (kind in (int, float) and abs(value) > sys.float_info.max):
         raise TypeError("a value of the wrong type")
     return value
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -170,8 +170,8 @@ def _limits(filtering: opt.Filtering, items_file: str | None, said: dict[str, st
     import pyarrow.compute as pc
 
     from evenhand.cli import remembered
-    from evenhand.data.item_files import items_where
     from evenhand.data.reading.columns import NoRowsError
+    from evenhand.models.item_files import items_where
 
     found: dict[str, Any] = {}
     source = filtering.filter or items_file

@@ -39,8 +39,8 @@ def command(
     from evenhand.experiments.output import check_folder, checkpoints_beside, extended_record, stops_explained
     from evenhand.methods import made_by
     from evenhand.models.factors import load
-    from evenhand.models.filters import carried_titles, note_on
     from evenhand.models.folder import check_ours
+    from evenhand.models.item_files import carried_titles, note_on
     from evenhand.training.checkpoints import discard
     from evenhand.training.method import RunOptions
     from evenhand.utils.atomic import one_process

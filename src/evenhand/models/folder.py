@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from evenhand.models.item_weights import ItemWeightModel
 from evenhand.models.new_items import TABLES
 from evenhand.utils.atomic import atomic_folder
 from evenhand.utils.errors import InputError
+from evenhand.utils.text import as_json
 
 FORMAT = 1
 """Version of the folder's layout; a folder of another version is refused."""
@@ -353,18 +353,7 @@ def read_arrow(path: Path) -> pa.Table:
 
 
 def write_json(path: Path, document: Any) -> None:
-    path.write_text(json.dumps(_plain(document), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-
-
-def _plain(value: Any) -> Any:
-    """The same in what JSON knows: numpy's numbers as numbers, undefined ones as null."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    path.write_text(json.dumps(as_json(document), indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def sha256(path: Path) -> str:

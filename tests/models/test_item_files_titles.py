@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import evenhand as eh
-from evenhand.models.filters import carried_titles, read_titles
 from evenhand.models.folder import write_arrow
+from evenhand.models.item_files import carried_titles, read_titles
 from evenhand.utils.errors import InputError
 from small_model import model
 
