@@ -15,7 +15,7 @@ import numpy as np
 from evenhand.audit.intervals import Draws, Moments
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import HotRule
-from evenhand.data.reading.read import read_interactions
+from evenhand.data.reading.read import as_interactions
 from evenhand.data.splits import Split, given_split
 from evenhand.metrics.catalogue import METRICS, RATES, SUMS, available
 from evenhand.metrics.exposure import NO_ITEM, exposure_counts
@@ -93,15 +93,10 @@ def read_reference(train: Any, validation: Any, test: Any, hot: Any, reading: Ma
 
 
 def _split(train: Any, validation: Any, test: Any, reading: Mapping[str, Any]) -> tuple[Split, list[str]]:
-    def read(name: str, source: Any) -> Interactions | None:
-        if source is None or isinstance(source, Interactions):
-            return source
-        return read_interactions(source, **reading, allow_small=name != "train")
-
-    past = read("train", train)
+    past = None if train is None else as_interactions(train, **reading, allow_small=False)
     if past is None or not len(past):
         raise InputError("the train part is empty, so there is no popularity to audit against.")
-    between = read("validation", validation)
+    between = None if validation is None else as_interactions(validation, **reading)
     if test is None:
         notes = [f"train: {note}" for note in past.notes]
         notes.append("Without a test part only exposure is measured: nobody knows what users wanted.")
@@ -110,9 +105,7 @@ def _split(train: Any, validation: Any, test: Any, reading: Mapping[str, Any]) -
         split = given_split(past, between)  # as test for now, for the shared vocabulary
         nothing = split.train.take(np.zeros(len(split.train), dtype=bool))
         return Split(split.train, split.test, nothing, "train and validation"), notes
-    wanted = read("test", test)
-    assert wanted is not None
-    split = given_split(past, wanted, validation_part=between)
+    split = given_split(past, as_interactions(test, **reading), validation_part=between)
     return split, list(split.notes)
 
 

@@ -123,7 +123,7 @@ def simulate(
 
     The default's item popularity has a Gini coefficient of 0.633, as MovieLens has (100K 0.629, 1M 0.634).
     """
-    _check(n_users, n_items, n_interactions, dim, uniform_test)
+    _check(n_users=n_users, n_items=n_items, n_interactions=n_interactions, dim=dim, uniform_test=uniform_test)
     if n_users * n_items > _MOST_CELLS:
         raise InputError(
             f"{n_users:,} users × {n_items:,} items are too many to know the truth of each pair; "
@@ -157,7 +157,7 @@ def simulate_log(n_users: int, n_items: int, n_interactions: int, *, seed: int =
     Item popularity is Zipf-distributed with exponent 1 (shifted by 10, as the top of real catalogues is flatter), user
     activity log-normal; both in random order. Repeats are merged, so there are somewhat fewer pairs.
     """
-    _check(n_users, n_items, n_interactions, dim=1, uniform_test=0)
+    _check(n_users=n_users, n_items=n_items, n_interactions=n_interactions)
     rng = np.random.Generator(np.random.PCG64(seed))
     item_weight = rng.permutation(1 / (np.arange(n_items) + 10))
     user_weight = np.exp(rng.standard_normal(n_users))
@@ -171,14 +171,9 @@ def _draw(rng: np.random.Generator, weight: np.ndarray, n: int) -> np.ndarray:
     return np.minimum(np.searchsorted(cumulative, rng.random(n) * cumulative[-1], "right"), len(weight) - 1)
 
 
-def _check(n_users: int, n_items: int, n_interactions: int, dim: int, uniform_test: int) -> None:
-    for name, value, least in (
-        ("n_users", n_users, 1),
-        ("n_items", n_items, 1),
-        ("n_interactions", n_interactions, 1),
-        ("dim", dim, 1),
-        ("uniform_test", uniform_test, 0),
-    ):
+def _check(**sizes: int) -> None:
+    for name, value in sizes.items():
+        least = 0 if name == "uniform_test" else 1
         if value < least:
             raise InputError(f"{name} must be at least {least}, not {value}.")
 

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import HotRule
 from evenhand.data.reading.columns import source_label
-from evenhand.data.reading.read import read_interactions
+from evenhand.data.reading.read import as_interactions
 from evenhand.data.splits import Split, given_split
 from evenhand.metrics.catalogue import METRICS
 from evenhand.metrics.exposure import NO_ITEM
@@ -154,9 +153,7 @@ def with_validation(split: Split, validation: Any) -> Split:
         return split
     if split.validation is not None:
         raise InputError("the split has a validation part already; give no other one.")
-    given = isinstance(validation, Interactions)
-    part = validation if given else read_interactions(validation, allow_small=True)
-    return given_split(split.train, split.test, validation_part=part)
+    return given_split(split.train, split.test, validation_part=as_interactions(validation))
 
 
 def _one(

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.reading.columns import NoRowsError
-from evenhand.data.reading.read import read_interactions
+from evenhand.data.reading.read import as_interactions
 from evenhand.models.topk import top_by
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count
@@ -167,13 +167,6 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
     """Recommendations of several calls as one table, with the notes of each."""
     table = pa.concat_tables([one.replace_schema_metadata() for one in tables])
     return with_notes(table, dict.fromkeys(note for one in tables for note in notes_of(one)))
-
-
-def as_interactions(source: Any) -> Interactions:
-    """What a file or table holds, however small."""
-    if isinstance(source, Interactions):
-        return source
-    return read_interactions(source, allow_small=True)
 
 
 def usable_history(source: Any, model: Interactions) -> Interactions:

@@ -83,6 +83,13 @@ def read_interactions(source: Any, asked: ReadOptions | None = None, **options: 
     )
 
 
+def as_interactions(source: Any, **options: Any) -> Interactions:
+    """Interactions as they are, and what a file or table holds, however small."""
+    if isinstance(source, Interactions):
+        return source
+    return read_interactions(source, **{"allow_small": True} | options)
+
+
 def read_columns(
     source: Any, columns: Sequence[Column], *, header: bool | None = None, strict: bool = True
 ) -> pa.Table:
