@@ -13,7 +13,7 @@ import pytest
 from checks.faults import hook
 
 from evenhand.data.write import write_table
-from evenhand.models import load
+from evenhand.models.factors import load
 from evenhand.models.folder import FILES
 from evenhand.paper import reproduce as reproduce_run
 from evenhand.training.checkpoints import discard

@@ -119,7 +119,10 @@ def evaluate(
     validation is known: it is a miss where a list repeats it. `validation` is that part, as `Interactions`, a file or
     a table, where the split has none.
     """
-    split = with_validation(split, validation)
+    if validation is not None:  # what users had by then, known to whoever recommends for test
+        if split.validation is not None:
+            raise InputError("the split has a validation part already; give no other one.")
+        split = given_split(split.train, split.test, validation_part=as_interactions(validation))
     found = evaluate_named(recs, split, k, hot, columns=ListColumns.of(columns), name=name)
     if len(found) > 1:
         raise InputError(
@@ -145,15 +148,6 @@ def evaluate_named(
         raise InputError("the test part of the split is empty, so there is nothing to evaluate against.")
     rule = hot if isinstance(hot, HotRule) else HotRule.parse(hot)
     return [_one(table, split, users, rule, ks, own or name) for own, table in tables.items()]
-
-
-def with_validation(split: Split, validation: Any) -> Split:
-    """The split with a validation part: what users had by then, known to whoever recommends for test."""
-    if validation is None:
-        return split
-    if split.validation is not None:
-        raise InputError("the split has a validation part already; give no other one.")
-    return given_split(split.train, split.test, validation_part=as_interactions(validation))
 
 
 def _one(

@@ -121,11 +121,7 @@ def paired_over_seeds(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.n
     difference = float(gap.mean())
     error = float(gap.std(ddof=1)) / math.sqrt(n)
     noise = ROUNDING * float(max(np.abs(a).max(), np.abs(b).max()))
-    if error <= noise:
-        same = abs(difference) <= noise
-        point = 0.0 if same else difference
-        return Interval(point, point, point, p=1.0 if same else 0.0)
-    return _t_interval(difference, error, n)
+    return _t_interval(difference, error, n, noise)
 
 
 def bootstrap_over_users(a: np.ndarray, b: np.ndarray, draws: int = 1000, seed: int = 0) -> Interval | None:
@@ -311,8 +307,6 @@ def _by_influence(a: Sequence[UserMetrics], b: Sequence[UserMetrics], metric: Me
     error = _spread_of_sum(_influence(a, metric) - _influence(b, metric))
     if not math.isfinite(difference):
         return None
-    if error == 0:
-        return Interval(difference, difference, difference, p=1.0 if difference == 0 else 0.0)
     return _t_interval(difference, error, n)
 
 
@@ -334,8 +328,12 @@ def _spread_of_sum(felt: np.ndarray) -> float:
     return math.sqrt(float(np.square(felt - felt.mean()).sum()) * len(felt) / (len(felt) - 1))
 
 
-def _t_interval(difference: float, error: float, n: int) -> Interval:
-    """By Student's t with n - 1 degrees of freedom."""
+def _t_interval(difference: float, error: float, n: int, noise: float = 0.0) -> Interval:
+    """By Student's t with n - 1 degrees of freedom; a point where the error is no more than noise."""
+    if error <= noise:
+        same = abs(difference) <= noise
+        point = 0.0 if same else difference
+        return Interval(point, point, point, p=1.0 if same else 0.0)
     half = t_quantile(0.5 + CONFIDENCE / 2, n - 1) * error
     return Interval(difference, difference - half, difference + half, t_two_sided(difference / error, n - 1))
 
