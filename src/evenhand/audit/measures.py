@@ -115,8 +115,8 @@ def _influences(swept: Swept, reference: Reference, systems: Mapping[str, Lists]
         tops = [np.where(top <= NO_ITEM, reference.n_items, top) for top in tops]
         felt = np.array(
             [
-                [own[top[:, :k]].sum(axis=1) for own, top in zip(each, tops, strict=True)]
-                for (_, k), each in slopes.items()
+                [slope[top[:, :k]].sum(axis=1) for slope, top in zip(of_systems, tops, strict=True)]
+                for (_, k), of_systems in slopes.items()
             ]
         )
         found.add(felt, np.ones_like(felt))

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from evenhand.audit.intervals import Draws, Get, Measured
 from evenhand.audit.result import Estimate, SliceRow
 from evenhand.audit.sweep import Block, Reference, Terms, audience_of
+from evenhand.data.reading.cleaning import codes_and_ids
 from evenhand.data.reading.columns import Column, source_label
 from evenhand.data.reading.read import read_columns
 from evenhand.metrics.catalogue import METRICS, SLICED
@@ -31,6 +32,7 @@ TASTE_SHARE = 0.2
 MOST_PARTS = 12
 """An attribute with more values than this has its rarer ones together."""
 OTHERS, MISSING = "all others", "not given"
+_QUARTERS = (0.25, 0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +58,7 @@ def by_activity(reference: Reference, audience: np.ndarray) -> Division:
     """Quarters of the audience by their number of train items; equal numbers stay together."""
     activity = reference.known.activity
     here = activity[audience & (activity > 0)]
-    quarters = (0.25, 0.5, 0.75, 1.0)
-    ends = np.unique(np.quantile(here, quarters, method="inverted_cdf")) if len(here) else np.zeros(0)
+    ends = np.unique(np.quantile(here, _QUARTERS, method="inverted_cdf")) if len(here) else np.zeros(0)
     part = np.searchsorted(ends, activity).astype(np.int16)
     begins = [int(here.min()), *(int(end) + 1 for end in ends[:-1])] if len(here) else []
     labels = [_span(begin, int(end)) for begin, end in zip(begins, ends, strict=True)]
@@ -117,7 +118,7 @@ def _numbers(values: list[str | None]) -> np.ndarray | None:
 def _quarters(by: str, numbers: np.ndarray) -> Division:
     """Quarters by size; equal numbers stay together, so that parts may be unequal or fewer."""
     given = ~np.isnan(numbers)
-    ends = np.unique(np.quantile(numbers[given], (0.25, 0.5, 0.75, 1.0), method="inverted_cdf"))
+    ends = np.unique(np.quantile(numbers[given], _QUARTERS, method="inverted_cdf"))
     part = np.searchsorted(ends, numbers).astype(np.int16)
     part[~given] = len(ends)
     labels = []
@@ -198,11 +199,8 @@ def _texts(
     if source is None or not columns:
         return {}
     table = _table(source, role, reading.get(role) or role, columns)
-    ids = table["id"].combine_chunks()
-    ids = ids.chunk(0) if isinstance(ids, pa.ChunkedArray) else ids
-    # Of repeated ids the first counts.
-    codes, first = np.unique(np.asarray(ids.indices), return_index=True)
-    known = ids.dictionary.take(pa.array(codes))
+    codes, known = codes_and_ids(table["id"])
+    first = np.unique(codes, return_index=True)[1]  # of repeated ids the first counts
     wanted = reference.known.user_ids if role == "user" else reference.known.item_ids
     if known.type != wanted.type:
         known, wanted = known.cast(pa.string()), wanted.cast(pa.string())

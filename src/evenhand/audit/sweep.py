@@ -81,7 +81,7 @@ class Reference:
 def read_reference(train: Any, validation: Any, test: Any, hot: Any, reading: Mapping[str, Any]) -> Reference:
     """Read what has to be read, bring the parts to one vocabulary, and say which items are hot."""
     split, notes = _split(train, validation, test, reading)
-    rule = hot if isinstance(hot, HotRule) else HotRule.parse(hot)
+    rule = HotRule.parse(hot)
     is_hot = rule.mask(split)
     if test is None and rule.count_all:
         notes.append("Without a test part the paper's hot rule counts train alone.")

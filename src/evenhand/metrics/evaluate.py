@@ -146,7 +146,7 @@ def evaluate_named(
     users = np.flatnonzero(split.test.activity)
     if not len(users):
         raise InputError("the test part of the split is empty, so there is nothing to evaluate against.")
-    rule = hot if isinstance(hot, HotRule) else HotRule.parse(hot)
+    rule = HotRule.parse(hot)
     return [_one(table, split, users, rule, ks, own or name) for own, table in tables.items()]
 
 

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -53,8 +53,12 @@ class ItemTable(ABC):
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
-        wanted = [one for one in fields(cls) if one.name in tensors or one.default is MISSING]
-        return cls(**{n.name: tensors[n.name].numpy() if n.type == "np.ndarray" else tensors[n.name] for n in wanted})
+        found: dict[str, Any] = {}
+        for one in fields(cls):
+            if one.name in tensors or one.default is MISSING:
+                tensor = tensors[one.name]
+                found[one.name] = tensor.numpy() if one.type == "np.ndarray" else tensor
+        return cls(**found)
 
     @abstractmethod
     def fits(self, n_items: int) -> bool:

@@ -106,9 +106,9 @@ def rerank_lists(
     trials: tuple[Trial, ...] = ()
     hot_words = None
     if truth is not None:
-        hot = hot if isinstance(hot, HotRule) else HotRule.parse(hot)
-        hot_words = hot.describe()
-        is_hot = hot.mask(Split(past, None, truth, "train and validation"))
+        hot_rule = HotRule.parse(hot)
+        hot_words = hot_rule.describe()
+        is_hot = hot_rule.mask(Split(past, None, truth, "train and validation"))
         trials = try_strengths(candidates, popularity, rule, k, truth, is_hot)
         strength = best_trial(trials, tolerance).strength
         had = candidates.within(truth)

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -53,12 +54,6 @@ def adjacency(folder: Path) -> Parts:
     return Parts(_item_lines(folder / "train.txt"), _item_lines(folder / "test.txt"))
 
 
-def timed_log(folder: Path) -> Parts:
-    """A log of user, item and timestamp with a header."""
-    columns = [Column("user", "id", "user"), Column("item", "id", "item"), Column("timestamp", "time", "timestamp")]
-    return Parts(_ratings(folder / "log.csv", columns))
-
-
 def _titles(path: Path, separator: str, fields: int, genres: Callable[[list[str]], list[str]]) -> pa.Table:
     """Lines of an id, a title and more `fields`, which say the genres."""
     rows = []
@@ -89,15 +84,10 @@ def _item_lines(path: Path) -> pa.Table:
     return pa.table({"user": users, "item": items} | ({} if order is None else {"timestamp": order}))
 
 
-def _separated(path: Path, *, has_timestamp: bool = False) -> pa.Table:
-    """Rows of user, item, rating and perhaps timestamp, without a header."""
-    columns = [Column("user", "id", "user"), Column("item", "id", "item"), Column("rating", "number", "rating")]
-    if has_timestamp:
-        columns.append(Column("timestamp", "time", "timestamp"))
-    return _ratings(path, columns, header=False)
-
-
-def _ratings(path: Path, columns: list[Column], header: bool | None = None) -> pa.Table:
+def _rows(path: Path, *numbers: Literal["rating", "timestamp"], header: bool = False) -> pa.Table:
+    """Rows of user, item and these numbers."""
+    columns = [Column("user", "id", "user"), Column("item", "id", "item")]
+    columns += [Column(name, "number" if name == "rating" else "time", name) for name in numbers]
     table = read_columns(path, columns, header=header)
     for name in ("user", "item"):
         if not pa.types.is_integer(table.schema.field(name).type.value_type):
@@ -197,7 +187,7 @@ DATASETS: dict[str, DatasetInfo] = {
             source="https://grouplens.org/datasets/movielens/100k/",
             licence=_MOVIELENS_TERMS,
             files=("u.data",),
-            read=lambda folder: Parts(_separated(folder / "u.data", has_timestamp=True)),
+            read=lambda folder: Parts(_rows(folder / "u.data", "rating", "timestamp")),
             read_titles=movielens_100k_titles,
             md5="0e33842e24a9c977be4e0107933c0723",
             room=30_000_000,
@@ -208,7 +198,7 @@ DATASETS: dict[str, DatasetInfo] = {
             source="https://grouplens.org/datasets/movielens/1m/",
             licence=_MOVIELENS_TERMS,
             files=("ratings.dat",),
-            read=lambda folder: Parts(_separated(folder / "ratings.dat", has_timestamp=True)),
+            read=lambda folder: Parts(_rows(folder / "ratings.dat", "rating", "timestamp")),
             read_titles=movielens_1m_titles,
             md5="c4d9eecfca2ab87c1945afe126590906",
             room=40_000_000,
@@ -220,7 +210,7 @@ DATASETS: dict[str, DatasetInfo] = {
             licence="Licensed to each signatory by Yahoo Webscope; may not be passed on.",
             files=(YAHOO_TRAIN, YAHOO_TEST),
             test_parts=("random", "randomised"),
-            read=lambda folder: Parts(_separated(folder / YAHOO_TRAIN), _separated(folder / YAHOO_TEST)),
+            read=lambda folder: Parts(_rows(folder / YAHOO_TRAIN, "rating"), _rows(folder / YAHOO_TEST, "rating")),
         ),
         DatasetInfo(
             name="coat",
@@ -244,7 +234,7 @@ DATASETS: dict[str, DatasetInfo] = {
             source="https://jmcauley.ucsd.edu/data/amazon/",
             licence=_READ_ONLY_TERMS,
             files=("log.csv",),
-            read=timed_log,
+            read=lambda folder: Parts(_rows(folder / "log.csv", "timestamp", header=True)),
         ),
     )
 }
