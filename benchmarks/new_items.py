@@ -22,7 +22,7 @@ import pyarrow as pa
 
 import evenhand as eh
 from evenhand.metrics.statistics import bootstrap_over_users
-from evenhand.models.id_lookup import positions
+from evenhand.models.filters import positions
 
 K, SHARE = 20, 0.15
 GENRES = (

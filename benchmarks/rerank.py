@@ -22,7 +22,7 @@ import torch
 
 import evenhand as eh
 from evenhand.data.splits import Split
-from evenhand.models.id_lookup import list_table
+from evenhand.models.filters import list_table
 from evenhand.models.rerank import METHODS, rerank_lists
 from evenhand.models.topk import top_by, top_items
 

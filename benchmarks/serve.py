@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 import evenhand as eh
-from evenhand.models import export
+from evenhand.models.vector_files import export
 from evenhand.utils.errors import InputError
 
 LUA = """

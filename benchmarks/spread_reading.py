@@ -50,8 +50,7 @@ def worker(folder: str, reader: str) -> None:
     import torch
 
     from evenhand.data.reading.read import read_interactions
-    from evenhand.data.reading.shared_ids import owners
-    from evenhand.data.reading.spread import read_spread
+    from evenhand.data.reading.spread import owners, read_spread
     from evenhand.data.spread_log import SpreadLog
     from evenhand.utils.spread_arrays import total
     from evenhand.utils.world import World

@@ -4,7 +4,7 @@ import pyarrow as pa
 import torch
 
 from evenhand.data.interactions import Interactions
-from evenhand.models import FactorModel
+from evenhand.models.factors import FactorModel
 from evenhand.testing import corner_cases
 
 

@@ -18,9 +18,8 @@ import pytest
 import torch
 
 import small_model
-from evenhand.audit.document import github_lines, junit, read_audit, save_audit, save_junit, to_json
-from evenhand.audit.gates import GateResult, parse_gate
-from evenhand.audit.result import Finding
+from evenhand.audit.gates import GateResult, github_lines, junit, parse_gate, save_junit
+from evenhand.audit.result import Finding, read_audit, save_audit, to_json
 from evenhand.audit.run_audit import audit
 from evenhand.cli import show
 from evenhand.cli.tune_command import trials_at_once
@@ -30,7 +29,7 @@ from evenhand.experiments.compare import compare
 from evenhand.experiments.results import RUNS, Results, Run, as_written
 from evenhand.metrics.evaluate import evaluate, evaluate_named
 from evenhand.models import topk
-from evenhand.models.id_lookup import known_position
+from evenhand.models.filters import known_position
 from evenhand.models.topk import by_product, top_by
 from evenhand.training.run import seed_numbers
 from evenhand.utils import memory
@@ -229,7 +228,7 @@ def test_a_name_of_megabytes_is_not_compared_with_others(monkeypatch: pytest.Mon
         raise AssertionError("this takes minutes")
 
     monkeypatch.setattr("evenhand.utils.errors.get_close_matches", compared)
-    monkeypatch.setattr("evenhand.models.id_lookup.get_close_matches", compared)
+    monkeypatch.setattr("evenhand.models.filters.get_close_matches", compared)
     assert "unknown method" in str(unknown("method", "x" * 10_000_000, ["rns"]))
     monkeypatch.undo()
     assert str(unknown("method", 3, ["rns"])) == "unknown method '3'; Known: rns."

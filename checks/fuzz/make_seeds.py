@@ -22,11 +22,11 @@ from safetensors.torch import save
 
 from checks.fuzz.command_seeds import command_seeds
 from checks.fuzz.targets.target import SEEDS
-from evenhand.audit.document import to_json
+from evenhand.audit.result import to_json
 from evenhand.data.interactions import Interactions
 from evenhand.experiments.results import COMPARISONS, MEASUREMENTS, RUNS, Comparison, Results, Run
-from evenhand.models import FactorModel
 from evenhand.models.blend_model import BlendModel
+from evenhand.models.factors import FactorModel
 from evenhand.models.item_weights import CountTable, DenseTable, ItemWeightModel, SparseTable
 from evenhand.models.vector_files import export
 from evenhand.testing import corner_cases

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.audit.document import github_lines, junit
-from evenhand.audit.gates import Quantity, against, check_gates, evaluate_gates, parse_gate
+from evenhand.audit.gates import Quantity, against, check_gates, evaluate_gates, github_lines, junit, parse_gate
 from evenhand.audit.result import Audit, Estimate, Finding, SystemRow
 from evenhand.utils.errors import InputError
 

@@ -14,8 +14,7 @@ import pytest
 
 import evenhand as eh
 from audit_lists import LISTS, TEST, TRAIN, pairs
-from evenhand.audit.document import to_json
-from evenhand.audit.result import Audit
+from evenhand.audit.result import Audit, to_json
 from evenhand.utils.errors import InputError
 
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from evenhand.audit.intervals import Draws, Measured, Moments
 from evenhand.audit.measures import Measures
-from evenhand.audit.reference import Reference
-from evenhand.audit.sweep import sweep
+from evenhand.audit.sweep import Reference, sweep
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import HotRule, gini
 from evenhand.data.splits import Split

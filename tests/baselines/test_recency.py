@@ -9,8 +9,7 @@ import torch
 from evenhand.baselines import EASE, GFCF, ItemKNN
 from evenhand.baselines.base import Baseline
 from evenhand.baselines.recipe import Recipe
-from evenhand.data.interactions import Interactions
-from evenhand.data.recency import later_pairs, recency_counts
+from evenhand.data.interactions import Interactions, later_pairs, recency_counts
 from evenhand.data.splits import held_out_share
 from evenhand.methods import parse
 from evenhand.models.factors import load

@@ -13,14 +13,13 @@ import pytest
 from checks.faults import hook
 
 from evenhand.data.write import write_table
-from evenhand.models import load
+from evenhand.models.factors import load
 from evenhand.models.folder import FILES
 from evenhand.paper import reproduce as reproduce_run
 from evenhand.training.checkpoints import discard
 from evenhand.utils import atomic as place
-from evenhand.utils.atomic import atomic_file, atomic_folder, remove_abandoned, staging_folder
+from evenhand.utils.atomic import atomic_file, atomic_folder, one_process, remove_abandoned, staging_folder
 from evenhand.utils.errors import InputError
-from evenhand.utils.locks import one_process
 from run_cli import TINY, evenhand, small_log, write_log
 from small_model import model
 

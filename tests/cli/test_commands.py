@@ -22,11 +22,11 @@ from evenhand import __version__
 from evenhand.cli import main, show
 from evenhand.cli.options import Sampling, Training
 from evenhand.data.interactions import Interactions
-from evenhand.data.item_files import read_groups
 from evenhand.experiments.compare import Row
 from evenhand.metrics.catalogue import METRICS
 from evenhand.metrics.statistics import summarise
 from evenhand.models.factors import load
+from evenhand.models.item_files import read_groups
 from prepared import Program
 from run_cli import TINY, evenhand, small_log, write_log
 

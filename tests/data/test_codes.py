@@ -105,7 +105,7 @@ def test_of_repeated_pairs_the_latest_stays(monkeypatch, rows, timed, step, bits
 def test_from_codes_is_from_pairs_and_empties_its_arrays() -> None:
     users, items = np.array([1, 0, 1], dtype=np.int32), np.array([0, 1, 0], dtype=np.int32)
     names = pa.array(["a", "b"])
-    log = Interactions.from_codes(users, items, names, names, ratings=np.array([1.0, 2.0, 3.0]))
+    log = Interactions.from_codes((users, items), (names, names), ratings=np.array([1.0, 2.0, 3.0]))
     assert log.to_table().to_pydict() == {"user": ["a", "b"], "item": ["b", "a"], "rating": [2.0, 3.0]}
     assert len(users) == len(items) == 0
 

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from evenhand.data import simulate as module
 from evenhand.data.datasets.load import demo_simulation
-from evenhand.data.feedback_world import simulate_rounds
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import gini, share_of_hottest
-from evenhand.data.simulate import Simulation, simulate, simulate_log
+from evenhand.data.simulate import Simulation, simulate, simulate_log, simulate_rounds
 from evenhand.utils.errors import InputError
 from evenhand.utils.keyed import keyed_uniform
 

@@ -13,8 +13,7 @@ import pytest
 from evenhand.data.interactions import Interactions
 from evenhand.data.reading import codes, typed_files
 from evenhand.data.reading.read import read_interactions
-from evenhand.data.reading.shared_ids import SortedIds, owners
-from evenhand.data.reading.spread import read_spread
+from evenhand.data.reading.spread import SortedIds, owners, read_spread
 from evenhand.data.spread_log import SpreadLog
 from evenhand.utils.errors import InputError
 from evenhand.utils.world import World

@@ -29,7 +29,7 @@ def users_with(ndcg: float, gap: float, spread: float, k: int = 10) -> UserMetri
     sign = np.where(np.arange(N_USERS) % 2, 1.0, -1.0)
     slots = np.column_stack([gap + spread * sign, 1 - gap - spread * sign])
     demand = np.tile([0.0, 1.0], (N_USERS, 1))
-    return UserMetrics(k, np.arange(N_USERS), {"ndcg": ndcg + spread * sign}, {}, {"slots": slots, "demand": demand})
+    return UserMetrics(k, np.arange(N_USERS), {"ndcg": ndcg + spread * sign}, {"slots": slots, "demand": demand})
 
 
 def fit_with(

@@ -24,7 +24,7 @@ from evenhand.experiments.study import Study
 from evenhand.experiments.tune import TrialEvaluator, TuneResult, tune, tuning_split
 from evenhand.methods import parse
 from evenhand.metrics.catalogue import METRICS
-from evenhand.metrics.student_t import t_quantile
+from evenhand.metrics.statistics import t_quantile
 from evenhand.report import search_page
 from evenhand.training import Settings, trained
 from evenhand.training.method import Method

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from evenhand.data.interactions import Interactions
 from evenhand.metrics import ranking
-from evenhand.metrics.catalogue import METRICS
+from evenhand.metrics.catalogue import METRICS, RATES
 from evenhand.metrics.users import NO_ITEM, UNKNOWN_ITEM, UserMetrics, score_lists
 from evenhand.utils.errors import InputError
 
-ROOM = ["bias", "catalogue", "evaluate", "exposure", "lists", "slots", "ranking", "statistics", "student_t", "users"]
+ROOM = ["catalogue", "evaluate", "exposure", "lists", "slots", "ranking", "statistics", "users"]
 
 
 @pytest.mark.parametrize("module", ROOM)
@@ -228,9 +228,10 @@ def test_arrays_agree_with_a_loop_over_sets(world: tuple) -> None:
         expected = [by_loop(lists[u], truth[u], consumed[u], hot, popularity, n_items, k) for u in evaluated]
         for name in found[k].values:
             np.testing.assert_allclose(found[k].per_user(name), [e[name] for e in expected], atol=1e-15)
-        for name, rate in found[k].rates.items():
+        for name in RATES:
             pairs = [e[name] for e in expected]
-            assert list(zip(rate.numerators, rate.denominators, strict=True)) == pairs
+            sides = [found[k].sums[f"{name}.{side}"] for side in ("above", "below")]
+            assert list(zip(*sides, strict=True)) == pairs
             defined = [a / b for a, b in pairs if b]
             total = sum(b for _, b in pairs)
             _same(found[k].mean(name), sum(defined) / len(pairs) if pairs else np.nan)

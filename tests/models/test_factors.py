@@ -14,8 +14,8 @@ import evenhand as eh
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.metrics.users import score_lists
-from evenhand.models import FactorModel, top_items
-from evenhand.models.factors import RIDGE, user_vectors
+from evenhand.models.factors import RIDGE, FactorModel, user_vectors
+from evenhand.models.topk import top_items
 from evenhand.utils.errors import InputError
 from run_cli import evenhand, one_thread
 from small_model import model

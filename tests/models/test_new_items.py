@@ -14,11 +14,11 @@ import torch
 
 import evenhand as eh
 from evenhand.data.interactions import Interactions
-from evenhand.models import export
 from evenhand.models.base import Model
-from evenhand.models.item_features import KNOTS, features, read_attributes
+from evenhand.models.item_files import KNOTS, features, read_attributes
 from evenhand.models.item_weights import ItemWeightModel
 from evenhand.models.new_items import HALF_TRUST, LEAST_KNOWN, MixedTable, NewItems
+from evenhand.models.vector_files import export
 from evenhand.serve.answers import Answers
 from evenhand.utils.errors import InputError
 from run_cli import evenhand, write_log

@@ -14,7 +14,7 @@ import torch
 from evenhand.data.interactions import Interactions
 from evenhand.data.simulate import simulate_log
 from evenhand.data.write import MANIFEST, write_table
-from evenhand.models import FactorModel
+from evenhand.models.factors import FactorModel
 from evenhand.utils.world import World
 from object_store import ObjectStore
 from ranks import on_ranks

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from evenhand.data.interactions import Interactions
 from evenhand.models import factors as ranking_model
-from evenhand.models import top_items, topk
-from evenhand.models.id_lookup import known_position
+from evenhand.models import topk
+from evenhand.models.filters import known_position
+from evenhand.models.topk import top_items
 from evenhand.testing import corner_cases
 from evenhand.utils.errors import InputError
 from small_model import model

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evenhand.models import export
 from evenhand.models.blend_model import BlendModel
+from evenhand.models.vector_files import export
 from evenhand.utils.errors import InputError
 from run_cli import evenhand
 from small_model import model

@@ -19,9 +19,8 @@ from safetensors.torch import save as tensors_to_bytes
 from evenhand.experiments.output import CHECKPOINTS, check_folder, run_folder
 from evenhand.training import checkpoints as checkpoint
 from evenhand.training.checkpoints import Checkpoints
-from evenhand.utils.atomic import write_atomically
+from evenhand.utils.atomic import one_process, write_atomically
 from evenhand.utils.errors import InputError, RunError
-from evenhand.utils.locks import one_process
 
 IDENTITY = {"data": {"train": "aa"}, "seeds": [0, 1], "settings": {"lr": 0.1, "milestones": (3, 5)}}
 EXACT = {
@@ -348,7 +347,7 @@ def test_a_long_epoch_is_saved_once_a_minute(tmp_path: Path, monkeypatch: pytest
 HOLDER = """
 import sys
 from pathlib import Path
-from evenhand.utils.locks import one_process
+from evenhand.utils.atomic import one_process
 with one_process(Path(sys.argv[1])):
     print("here", flush=True)
     sys.stdin.read()

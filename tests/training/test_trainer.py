@@ -16,7 +16,6 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.simulate import simulate_log
 from evenhand.data.splits import Split
 from evenhand.encoders import MF, Encoder, LightGCN, Vectors
-from evenhand.metrics.bias import Rate
 from evenhand.metrics.users import RATES, UserMetrics
 from evenhand.objectives import BPR
 from evenhand.samplers import (
@@ -445,8 +444,9 @@ def evaluated(k: int = 10, **values: float) -> UserMetrics:
     """Metrics of one user, with the bias rates as fractions of a hundred."""
     plain = {n: np.array([v]) for n, v in values.items() if n not in RATES}
     whole = {n: np.array([0.0]) for n in ("precision", "recall", "f1", "ndcg", "fpr", "fnr", "fpr_true")}
-    rates = {n: Rate(np.array([100 * values.get(n, 0.0)]), np.array([100.0])) for n in RATES}
-    return UserMetrics(k, np.array([0]), {**whole, **plain}, rates)
+    above = {f"{n}.above": np.array([100 * values.get(n, 0.0)]) for n in RATES}
+    below = {f"{n}.below": np.array([100.0]) for n in RATES}
+    return UserMetrics(k, np.array([0]), {**whole, **plain}, {**above, **below})
 
 
 def numbered(epoch: int, replicas: int) -> Vectors:

@@ -12,9 +12,8 @@ import pyarrow.parquet as pq
 
 from checks.fuzz.inputs import document, mutated
 from checks.fuzz.targets.target import Target
-from evenhand.audit.document import github_lines, junit, read_audit, to_json
-from evenhand.audit.gates import against, evaluate_gates, parse_gate
-from evenhand.audit.result import Audit
+from evenhand.audit.gates import against, evaluate_gates, github_lines, junit, parse_gate
+from evenhand.audit.result import Audit, read_audit, to_json
 from evenhand.audit.run_audit import audit
 from evenhand.experiments.results import COMPARISONS, MEASUREMENTS, RUNS, as_written, documents
 from evenhand.paper.claims import claims

@@ -19,15 +19,15 @@ import pyarrow.parquet as pq
 from checks.fuzz.arrays import odd_table
 from checks.fuzz.inputs import VALUES, mutated, table
 from checks.fuzz.targets.target import Target
-from evenhand.audit.reference import Reference, read_reference
 from evenhand.audit.run_audit import read_systems
 from evenhand.audit.slices import read_attributes
+from evenhand.audit.sweep import Reference, read_reference
 from evenhand.data.describe import describe
 from evenhand.data.interactions import Interactions
-from evenhand.data.item_files import read_groups
 from evenhand.data.reading.columns import Column
 from evenhand.data.reading.read import read_columns, read_interactions
 from evenhand.metrics.lists import ListColumns
+from evenhand.models.item_files import read_groups
 from evenhand.models.rerank import rerank_lists
 from evenhand.utils.errors import InputError
 

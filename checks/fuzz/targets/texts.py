@@ -16,8 +16,7 @@ from markupsafe import escape
 from checks.fuzz.inputs import WORDS, mutated
 from checks.fuzz.targets.documents import small_audit
 from checks.fuzz.targets.target import Target
-from evenhand.audit.document import github_lines, junit
-from evenhand.audit.gates import GateResult, check_gates, evaluate_gates, parse_gate
+from evenhand.audit.gates import GateResult, check_gates, evaluate_gates, github_lines, junit, parse_gate
 from evenhand.audit.result import Finding
 from evenhand.cli import show
 from evenhand.cli.audit_command import _named

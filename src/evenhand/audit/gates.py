@@ -1,7 +1,8 @@
 """What keeps bias from creeping back: gates, and what has changed since an earlier audit by more than chance.
 
 A gate is a condition that an audit must not meet, such as `ohr@10>0.60` or `mine.ndcg@10<other.ndcg@10`. It is written
-by hand into a CI file, so a mistake in it is reported with its place, before any work is done.
+by hand into a CI file, so a mistake in it is reported with its place, before any work is done. What came of the gates
+is written as CI systems read it: JUnit XML, and annotations on a GitHub run.
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from evenhand.audit.result import Audit, Change, Estimate, SystemRow
+from evenhand.data.write import write_text
 from evenhand.metrics.catalogue import HEADLINE, METRICS
 from evenhand.utils.errors import InputError, unknown
+from evenhand.utils.text import visible
 
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
@@ -212,10 +217,7 @@ def _half(estimate: Estimate) -> float:
 
 def _unlike(audit: Audit, earlier: Audit) -> list[str]:
     notes = []
-    for what, mine, theirs in (
-        ("systems", audit.systems, earlier.systems),
-        ("list lengths", audit.ks, earlier.ks),
-    ):
+    for what, mine, theirs in (("systems", audit.systems, earlier.systems), ("list lengths", audit.ks, earlier.ks)):
         if set(mine) != set(theirs):
             shared = [one for one in mine if one in theirs]
             common = ", ".join(map(str, shared)) if shared else "nothing"
@@ -225,3 +227,52 @@ def _unlike(audit: Audit, earlier: Audit) -> list[str]:
     if (audit.data.get("test_interactions") is None) != (earlier.data.get("test_interactions") is None):
         notes.append("Of this audit and its baseline only one has a test part, so only exposure is compared.")
     return notes
+
+
+def save_junit(results: Sequence[GateResult], path: str | Path) -> None:
+    write_text(Path(path), junit(results))
+
+
+def junit(results: Sequence[GateResult]) -> str:
+    """One test case for each gate and system; signs that XML may not hold are spelled out."""
+    results = [
+        replace(one, gate=_xml(one.gate), system=one.system and _xml(one.system), sentence=_xml(one.sentence))
+        for one in results
+    ]
+    failures = sum(one.failed for one in results)
+    root = Element("testsuites", tests=str(len(results)), failures=str(failures))
+    suite = SubElement(
+        root, "testsuite", name="evenhand audit", tests=str(len(results)), failures=str(failures), errors="0"
+    )
+    for one in results:
+        name = one.gate if one.system is None else f"{one.gate} ({one.system})"
+        case = SubElement(suite, "testcase", classname="evenhand.audit", name=name)
+        if one.failed:
+            SubElement(case, "failure", message=one.sentence).text = one.sentence
+        else:
+            SubElement(case, "system-out").text = one.sentence
+    indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode") + "\n"
+
+
+def github_lines(audit: Audit, results: Sequence[GateResult]) -> list[str]:
+    """Workflow commands: an error for each failed gate, a warning for each change for the worse."""
+    lines = [_command("error", one.sentence) for one in results if one.failed]
+    for change in audit.changes:
+        if change.beyond_uncertainty and change.worse:
+            text = (
+                f"{change.metric}@{change.k} of {change.name} went from {change.before.value:.4f} "
+                f"to {change.after.value:.4f}, beyond the uncertainty."
+            )
+            lines.append(_command("warning", text))
+    return [*lines, *(_command("notice", finding.sentence) for finding in audit.findings)]
+
+
+def _xml(text: str) -> str:
+    return visible(text).replace("\ufffe", "\ufffd").replace("\uffff", "\ufffd")
+
+
+def _command(level: str, text: str) -> str:
+    for sign, code in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A")):
+        text = text.replace(sign, code)
+    return f"::{level} title=evenhand audit::{visible(text)}"

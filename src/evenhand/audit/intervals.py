@@ -10,14 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from evenhand.audit.result import Estimate
-from evenhand.metrics.statistics import CONFIDENCE, ROUNDING, poisson_table
-from evenhand.metrics.student_t import t_quantile, t_two_sided
+from evenhand.metrics.statistics import CONFIDENCE, ROUNDING, poisson_table, t_quantile, t_two_sided
 
 DRAWS = 500
 """Draws of the bootstrap: they give a standard error to within about 3 %."""
@@ -42,7 +40,7 @@ class Measured:
         """
         if self.users < 2 or not math.isfinite(self.value) or not math.isfinite(self.error):
             return Estimate(self.value)
-        t = _t(self.users)
+        t = t_quantile(0.5 + CONFIDENCE / 2, self.users - 1)
         half = t * self.error
         if half <= ROUNDING and self.value in (low, high) and math.isfinite(high - low):
             half = (high - low) * t**2 / (self.users + t**2)
@@ -58,11 +56,6 @@ class Measured:
         return t_two_sided(self.value / self.error, self.users - 1)
 
 
-@lru_cache(maxsize=1024)
-def _t(users: float) -> float:
-    return t_quantile(0.5 + CONFIDENCE / 2, users - 1)
-
-
 class Moments:
     """Ratios Σ x / Σ w over users, of several systems, from sums of products alone.
 
@@ -70,7 +63,7 @@ class Moments:
     the interval is the textbook's, and the difference of two systems gives the paired t test.
     """
 
-    def __init__(self, metrics: Sequence[str], systems: int) -> None:
+    def __init__(self, metrics: Sequence[Any], systems: int) -> None:
         self.place = {name: i for i, name in enumerate(metrics)}
         self.systems = systems
         self.products = np.zeros((len(metrics), 2 * systems, 2 * systems))
@@ -87,7 +80,7 @@ class Moments:
         each = np.diagonal(both, axis1=1, axis2=2)
         self.either += each[:, :, None] + each[:, None, :] - both
 
-    def measured(self, metric: str, a: int, b: int | None = None) -> Measured:
+    def measured(self, metric: Any, a: int, b: int | None = None) -> Measured:
         """The ratio of one system or, with a second, how much larger it is than that one's."""
         slope, value = self._slope(metric, a)
         n = self.either[self.place[metric], a, a if b is None else b]
@@ -95,9 +88,10 @@ class Moments:
             other_slope, other = self._slope(metric, b)
             slope, gap = slope - other_slope, value - other
             value = 0.0 if abs(gap) <= ROUNDING * max(abs(value), abs(other)) else gap
-        return Measured(value, self._error(metric, slope, n), n)
+        spread = max(slope @ self.products[self.place[metric]] @ slope, 0.0)
+        return Measured(value, math.sqrt(spread * n / (n - 1)) if n >= 2 else math.nan, n)
 
-    def _slope(self, metric: str, system: int) -> tuple[np.ndarray, float]:
+    def _slope(self, metric: Any, system: int) -> tuple[np.ndarray, float]:
         """How the ratio moves with one user's x and w; and the ratio."""
         products = self.products[self.place[metric]]
         x, w = system, self.systems + system
@@ -108,11 +102,6 @@ class Moments:
             return slope, math.nan
         slope[x], slope[w] = 1 / below, -above / below**2
         return slope, float(above / below)
-
-    def _error(self, metric: str, slope: np.ndarray, n: float) -> float:
-        if n < 2:
-            return math.nan
-        return math.sqrt(max(slope @ self.products[self.place[metric]] @ slope, 0.0) * n / (n - 1))
 
 
 Get = Callable[[Any], np.ndarray]
@@ -143,7 +132,11 @@ class Draws:
         of random numbers theirs begin, four of 16 bits in each step of the generator.
         """
         if not self.place:
-            self._make_room(columns)
+            width = 0
+            for key, column in columns.items():
+                self.place[key] = width if column.ndim == 1 else slice(width, width + column.shape[1])
+                width += 1 if column.ndim == 1 else column.shape[1]
+            self.observed, self.drawn = np.zeros(width), np.zeros((self.draws, width))
         block = np.column_stack(list(columns.values()))
         skipped = self.draws * (self.users if before is None else before) // 4
         generator = np.random.Generator(np.random.PCG64(self.seed).advance(skipped))
@@ -151,13 +144,6 @@ class Draws:
         self.observed += block.sum(axis=0)
         self.drawn += self.weight_of[number] @ block.astype(np.float32)
         self.users += len(block)
-
-    def _make_room(self, columns: Mapping[Any, np.ndarray]) -> None:
-        width = 0
-        for key, column in columns.items():
-            self.place[key] = width if column.ndim == 1 else slice(width, width + column.shape[1])
-            width += 1 if column.ndim == 1 else column.shape[1]
-        self.observed, self.drawn = np.zeros(width), np.zeros((self.draws, width))
 
     def sum(self, key: Any) -> Any:
         return self.observed[self.place[key]]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from evenhand.audit.intervals import Measured
-from evenhand.audit.reference import Reference, user_ranges
+from evenhand.audit.intervals import Measured, Moments
 from evenhand.audit.result import Confusion, Contrast, SystemRow
-from evenhand.audit.sweep import CHUNK_SLOTS, Swept, add_blocks, audience_of
+from evenhand.audit.sweep import CHUNK_SLOTS, Reference, Swept, add_blocks, audience_of, user_ranges
 from evenhand.metrics.catalogue import CONTRASTED, METRICS, Metric, available
 from evenhand.metrics.exposure import NO_ITEM
 from evenhand.metrics.lists import Lists
@@ -34,7 +34,8 @@ class Measures:
             value = self._of_items(metric.of_items, k, a) - (
                 0.0 if b is None else self._of_items(metric.of_items, k, b)
             )
-            found = Measured(value, *self._influenced(name, k, a, b))
+            felt = self.influence.measured((name, k), *places)
+            found = Measured(value, felt.error * felt.users, felt.users)
         elif metric.of_sums is not None:
             first, second = self._formula(metric, a, k), self._formula(metric, b or a, k)
             found = self.swept.draws.measure(first if b is None else lambda get: first(get) - second(get))
@@ -59,9 +60,7 @@ class Measures:
         names = available(self.has_test)
         return tuple(
             SystemRow(
-                system,
-                k,
-                {m: self.measured(m, k, system).estimate(METRICS[m].low, METRICS[m].high) for m in names},
+                system, k, {m: self.measured(m, k, system).estimate(METRICS[m].low, METRICS[m].high) for m in names}
             )
             for system in self.swept.systems
             for k in self.swept.ks
@@ -85,58 +84,28 @@ class Measures:
         return tuple(contrasts)
 
     def confusion(self) -> tuple[Confusion, ...]:
-        if not self.has_test:
-            return ()
-        return tuple(self._confusion(system, k) for system in self.swept.systems for k in self.swept.ks)
-
-    def _confusion(self, system: str, k: int) -> Confusion:
-        def total(column: str) -> int:
-            return round(float(self.swept.draws.sum((system, k, column))))
-
-        return Confusion(
-            system,
-            k,
-            hits_hot=total("uhr.below") - total("uhr.above"),
-            hits_cold=total("ucr.below") - total("ucr.above"),
-            wrong_hot=total("ohr.above"),
-            wrong_cold=total("ocr.above"),
-            missed_hot=total("uhr.above"),
-            missed_cold=total("ucr.above"),
-        )
-
-    def _influenced(self, metric: str, k: int, a: str, b: str | None) -> tuple[float, float]:
-        """(standard error, users) from each user's influence."""
-        products, sums, n = self.influence[metric, k]
-        if n < 2:
-            return math.nan, n
-        slope = np.zeros(len(self.places))
-        slope[self.places[a]] = 1.0
-        if b is not None:
-            slope[self.places[b]] = -1.0
-        spread = slope @ products @ slope - (slope @ sums) ** 2 / n
-        return math.sqrt(max(float(spread), 0.0) * n / (n - 1)), n
+        found = []
+        for system, k in product(self.swept.systems, self.swept.ks) if self.has_test else ():
+            names = ("ohr.above", "ocr.above", "uhr.above", "ucr.above", "uhr.below", "ucr.below")
+            counts = (round(float(self.swept.draws.sum((system, k, name)))) for name in names)
+            wrong_hot, wrong_cold, missed_hot, missed_cold, wanted_hot, wanted_cold = counts
+            hits_hot, hits_cold = wanted_hot - missed_hot, wanted_cold - missed_cold
+            found.append(Confusion(system, k, hits_hot, hits_cold, wrong_hot, wrong_cold, missed_hot, missed_cold))
+        return tuple(found)
 
 
-def _influences(
-    swept: Swept, reference: Reference, systems: Mapping[str, Lists]
-) -> dict[tuple[str, int], tuple[np.ndarray, np.ndarray, float]]:
-    """(metric, k) → products between systems of the users' influences, their sums, and how many users.
-
-    For the metrics that look at every item's slots.
-    """
+def _influences(swept: Swept, reference: Reference, systems: Mapping[str, Lists]) -> Moments:
+    """By (metric, k), for the metrics that look at every item's slots: what each user's lists add to them."""
     most, names = max(swept.ks), swept.systems
     # One more entry answers for empty slots and unknown items, which have none.
     slopes = {
-        (metric.name, name, k): np.append(metric.slope(swept.counts[name, k]), 0.0)
+        (metric.name, k): [np.append(metric.slope(swept.counts[name, k]), 0.0) for name in names]
         for metric in METRICS.values()
         if metric.slope is not None
-        for name in names
         for k in swept.ks
     }
+    found = Moments(list(slopes), len(names))
     audience = audience_of(reference, systems)
-    n = float(np.count_nonzero(audience))
-    products = {(metric, k): np.zeros((len(names), len(names))) for metric, _, k in slopes}
-    sums = {key: np.zeros(len(names)) for key in products}
     ranges = list(user_ranges(reference.known, max(1, CHUNK_SLOTS // most)))
 
     def work(number: int) -> None:
@@ -144,12 +113,13 @@ def _influences(
         users = start + np.flatnonzero(audience[start:stop])
         tops = [systems[name].top(users, most) for name in names]
         tops = [np.where(top <= NO_ITEM, reference.n_items, top) for top in tops]
-        for metric, k in products:
-            felt = np.array(
-                [slopes[metric, name, k][top[:, :k]].sum(axis=1) for name, top in zip(names, tops, strict=True)]
-            )
-            products[metric, k] += np.einsum("au,bu->ab", felt, felt)
-            sums[metric, k] += felt.sum(axis=1)
+        felt = np.array(
+            [
+                [slope[top[:, :k]].sum(axis=1) for slope, top in zip(of_systems, tops, strict=True)]
+                for (_, k), of_systems in slopes.items()
+            ]
+        )
+        found.add(felt, np.ones_like(felt))
 
-    add_blocks(World.current(), len(ranges), work, lambda: [*products.values(), *sums.values()])
-    return {key: (products[key], sums[key], n) for key in products}
+    add_blocks(World.current(), len(ranges), work, lambda: [found.products, found.either])
+    return found

@@ -1,15 +1,27 @@
-"""What an audit found, as plain values: the report, the gates and the JSON are views of this."""
+"""What an audit found, as plain values, and as one JSON document and back.
+
+The report and the gates are views of this. `--json` prints the document, `--save` keeps it and `--baseline` reads it.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
+from evenhand.data.write import write_text
 from evenhand.metrics.catalogue import CARD, METRICS
 from evenhand.metrics.statistics import Estimate as Estimate
 from evenhand.metrics.statistics import brief
-from evenhand.utils.text import html_table
+from evenhand.utils.errors import InputError
+from evenhand.utils.text import as_json, html_table, json_text, one_line
+
+FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -175,3 +187,102 @@ class Audit:
 
     def row(self, name: str, k: int) -> SystemRow:
         return next(row for row in self.rows if row.name == name and row.k == k)
+
+
+def to_json(audit: Audit) -> dict[str, Any]:
+    """Plain values; an undefined number is null. `rows` are as in `compare` and `evaluate`."""
+    document = {
+        "evenhand_audit": FORMAT,
+        "rows": [
+            {
+                "name": row.name,
+                "encoder": None,
+                "method": None,
+                "k": row.k,
+                "metrics": {
+                    name: {"mean": one.value, "std": None, "values": [one.value], "low": one.low, "high": one.high}
+                    for name, one in row.metrics.items()
+                }
+                | {"mse": None},
+            }
+            for row in audit.rows
+        ],
+        "systems": list(audit.systems),
+        "ks": list(audit.ks),
+        "k": audit.k,
+        "data": dict(audit.data),
+        "notes": list(audit.notes),
+        "demand": {name: list(shares) for name, shares in audit.demand.items()},
+    }
+    for name in ("findings", "contrasts", "slices", "exposure", "confusion", "examples", "changes"):
+        document[name] = [asdict(one) for one in getattr(audit, name)]
+    plain: dict[str, Any] = as_json(document)
+    return plain
+
+
+def from_json(document: Mapping[str, Any]) -> Audit:
+    if document.get("evenhand_audit") != FORMAT:
+        raise InputError("this is not the JSON of an audit; write one with `evenhand audit --save`.")
+    try:
+        rows = [
+            {
+                "name": row["name"],
+                "k": row["k"],
+                "metrics": {
+                    name: {"value": metric["mean"], "low": metric["low"], "high": metric["high"]}
+                    for name, metric in row["metrics"].items()
+                    if metric is not None
+                },
+            }
+            for row in document["rows"]
+        ]
+        found: Audit = _built({one.name: document[one.name] for one in fields(Audit)} | {"rows": rows}, Audit)
+    except (KeyError, TypeError, AttributeError, ValueError) as problem:
+        raise InputError(f"the JSON of the audit is not whole ({one_line(problem)}); write it again.") from None
+    return found
+
+
+def read_audit(path: Path) -> Audit:
+    """An audit from a file that `--save` or `--json` wrote."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise InputError(f"cannot read {path}: {problem.strerror}.") from problem
+    except (ValueError, RecursionError):
+        raise InputError(f"{path} is not JSON; give a file written with `evenhand audit --save`.") from None
+    if not isinstance(document, dict):
+        raise InputError(f"{path} is not the JSON of an audit; write one with `evenhand audit --save`.")
+    return from_json(document)
+
+
+def save_audit(audit: Audit, path: str | Path) -> None:
+    write_text(Path(path), json_text(to_json(audit)) + "\n")
+
+
+def _built(value: Any, kind: Any) -> Any:
+    """A value out of JSON, with all that is in it, as the type that a dataclass states; null as a number is NaN.
+
+    >>> _built({"value": 0.5, "low": None, "high": None}, Estimate)
+    Estimate(value=0.5, low=None, high=None)
+    """
+    origin, inside = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return value
+    if origin is UnionType:  # with None
+        return None if value is None else _built(value, inside[0])
+    if origin is tuple and isinstance(value, list):
+        kinds = inside[:1] * len(value) if inside[-1] is Ellipsis else inside
+        return tuple(_built(one, of) for one, of in zip(value, kinds, strict=True))
+    if origin is Mapping and isinstance(value, Mapping):
+        return {name: _built(one, inside[1]) for name, one in value.items()}
+    if is_dataclass(kind) and isinstance(value, Mapping):
+        hints, made = get_type_hints(kind), cast("Any", kind)
+        return made(**{name: _built(one, hints[name]) for name, one in value.items()})
+    if kind is float and value is None:
+        return math.nan
+    allowed = (int, float) if kind is float else kind
+    fits = origin is None and isinstance(value, allowed) and isinstance(value, bool) == (kind is bool)
+    # In JSON a whole number may have any number of digits; as a float it may not.
+    if not fits or (kind in (int, float) and abs(value) > sys.float_info.max):
+        raise TypeError("a value of the wrong type")
+    return value

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from evenhand.audit.examples import Examples
-from evenhand.audit.findings import find
+from evenhand.audit.findings import Examples, find
 from evenhand.audit.measures import Measures
-from evenhand.audit.reference import Reference, read_reference
 from evenhand.audit.result import Audit, Exposure
-from evenhand.audit.slices import Slices
-from evenhand.audit.sweep import Progress, Swept, audience_of, sweep
+from evenhand.audit.slices import Slices, read_attributes
+from evenhand.audit.sweep import Progress, Reference, Swept, audience_of, read_reference, sweep
+from evenhand.data.popularity import HotRule
 from evenhand.metrics.exposure import lorenz_points
 from evenhand.metrics.lists import ListColumns, Lists, list_lengths, read_lists
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count
 from evenhand.utils.world import World
-
-if TYPE_CHECKING:
-    from evenhand.data.popularity import HotRule
 
 
 def audit(
@@ -52,8 +48,6 @@ def audit(
 
     Under `torchrun` all processes read the same and share the users out; each then has the same result.
     """
-    from evenhand.audit.slices import read_attributes
-
     ks = list_lengths(k)
     reading = dict(reading or {})
     naming = ListColumns.of(columns, reading)
@@ -149,7 +143,13 @@ def _notes(
     most = max(swept.ks)
     known = "train" if reference.split.validation is None else "train or validation"
     for name, lists in systems.items():
-        odd = swept.odd[name] | _unseen(reference, lists, swept.counts[name, most])
+        counts, unseen = swept.counts[name, most], reference.items.counts == 0
+        # What the vocabulary knows from test alone: a system fitted on train could not know it.
+        odd = swept.odd[name] | {
+            "unseen_users": int(np.count_nonzero(lists.served & (reference.known.activity == 0))),
+            "unseen_items": int(np.count_nonzero(unseen & (counts > 0))),
+            "unseen_slots": int(counts[unseen].sum()),
+        }
         said = {
             "empty": f"{odd['empty']:,} of {count(int((reference.test.activity > 0).sum()), 'test user')} have "
             "no list; it counts as empty (to evaluate served users alone, leave the others out of test)",
@@ -166,13 +166,3 @@ def _notes(
         found = [text for what, text in said.items() if odd[what] and what not in silent]
         notes += [f"{name}: {text}." for text in (*list_notes[name], *found)]
     return notes
-
-
-def _unseen(reference: Reference, lists: Lists, counts: np.ndarray) -> dict[str, int]:
-    """What the vocabulary knows from test alone: a system fitted on train could not know it."""
-    unseen = reference.items.counts == 0
-    return {
-        "unseen_users": int(np.count_nonzero(lists.served & (reference.known.activity == 0))),
-        "unseen_items": int(np.count_nonzero(unseen & (counts > 0))),
-        "unseen_slots": int(counts[unseen].sum()),
-    }

@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenhand.audit.intervals import Draws, Get, Measured
-from evenhand.audit.reference import Reference
 from evenhand.audit.result import Estimate, SliceRow
-from evenhand.audit.sweep import Block, Terms, audience_of
+from evenhand.audit.sweep import Block, Reference, Terms, audience_of
+from evenhand.data.reading.cleaning import codes_and_ids
 from evenhand.data.reading.columns import Column, source_label
+from evenhand.data.reading.read import read_columns
 from evenhand.metrics.catalogue import METRICS, SLICED
 from evenhand.metrics.exposure import PARTS, by_part
 from evenhand.metrics.lists import Lists
@@ -31,6 +32,7 @@ TASTE_SHARE = 0.2
 MOST_PARTS = 12
 """An attribute with more values than this has its rarer ones together."""
 OTHERS, MISSING = "all others", "not given"
+_QUARTERS = (0.25, 0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +58,7 @@ def by_activity(reference: Reference, audience: np.ndarray) -> Division:
     """Quarters of the audience by their number of train items; equal numbers stay together."""
     activity = reference.known.activity
     here = activity[audience & (activity > 0)]
-    quarters = (0.25, 0.5, 0.75, 1.0)
-    ends = np.unique(np.quantile(here, quarters, method="inverted_cdf")) if len(here) else np.zeros(0)
+    ends = np.unique(np.quantile(here, _QUARTERS, method="inverted_cdf")) if len(here) else np.zeros(0)
     part = np.searchsorted(ends, activity).astype(np.int16)
     begins = [int(here.min()), *(int(end) + 1 for end in ends[:-1])] if len(here) else []
     labels = [_span(begin, int(end)) for begin, end in zip(begins, ends, strict=True)]
@@ -85,11 +86,7 @@ def by_taste(reference: Reference, audience: np.ndarray) -> Division:
     part[(share <= low) & (share < high)] = 0
     part[(share >= high) & (share > low)] = 2
     part[np.isnan(share)] = -1
-    labels = (
-        f"niche (at most {100 * low:.0f} % hot)",
-        "diverse",
-        f"blockbuster (at least {100 * high:.0f} % hot)",
-    )
+    labels = (f"niche (at most {100 * low:.0f} % hot)", "diverse", f"blockbuster (at least {100 * high:.0f} % hot)")
     return Division("taste", labels, part)
 
 
@@ -121,7 +118,7 @@ def _numbers(values: list[str | None]) -> np.ndarray | None:
 def _quarters(by: str, numbers: np.ndarray) -> Division:
     """Quarters by size; equal numbers stay together, so that parts may be unequal or fewer."""
     given = ~np.isnan(numbers)
-    ends = np.unique(np.quantile(numbers[given], (0.25, 0.5, 0.75, 1.0), method="inverted_cdf"))
+    ends = np.unique(np.quantile(numbers[given], _QUARTERS, method="inverted_cdf"))
     part = np.searchsorted(ends, numbers).astype(np.int16)
     part[~given] = len(ends)
     labels = []
@@ -181,8 +178,6 @@ def _refuse_unused(source: Any, used: bool, option: str) -> None:
 
 def _no_column(column: str, role: str, sources: list[Any]) -> InputError:
     """What the files have instead; of two files, the one with a column of a similar name."""
-    from evenhand.data.reading.read import read_columns
-
     problems = []
     for source in sources:
         try:
@@ -197,23 +192,15 @@ def _called(column: str, role: str, both: set[str]) -> str:
 
 
 def _texts(
-    source: Any,
-    role: str,
-    columns: Iterable[str],
-    reference: Reference,
-    reading: Mapping[str, Any],
-    notes: list[str],
+    source: Any, role: str, columns: Iterable[str], reference: Reference, reading: Mapping[str, Any], notes: list[str]
 ) -> dict[str, pa.Array]:
     """Of those columns that the file has: the text for every user or item of the vocabulary."""
     columns = list(dict.fromkeys(columns))
     if source is None or not columns:
         return {}
     table = _table(source, role, reading.get(role) or role, columns)
-    ids = table["id"].combine_chunks()
-    ids = ids.chunk(0) if isinstance(ids, pa.ChunkedArray) else ids
-    # Of repeated ids the first counts.
-    codes, first = np.unique(np.asarray(ids.indices), return_index=True)
-    known = ids.dictionary.take(pa.array(codes))
+    codes, known = codes_and_ids(table["id"])
+    first = np.unique(codes, return_index=True)[1]  # of repeated ids the first counts
     wanted = reference.known.user_ids if role == "user" else reference.known.item_ids
     if known.type != wanted.type:
         known, wanted = known.cast(pa.string()), wanted.cast(pa.string())
@@ -234,7 +221,6 @@ def _texts(
 
 def _table(source: Any, role: str, id_column: str, columns: list[str]) -> pa.Table:
     """The ids, called as in train or just user or item, and those of the columns that there are."""
-    from evenhand.data.reading.read import read_columns
 
     def wanted(name: str) -> list[Column]:
         ids = Column("id", "id", name, option=f"'{name}' in its header")
@@ -294,30 +280,29 @@ class Slices:
             row += np.bincount(part[here], column[here], minlength=len(row))
 
     def rows(self, draws: Draws) -> tuple[SliceRow, ...]:
-        sides = (("items", self.of_items, None), ("users", self.of_users, self.audience))
+        sides = (
+            ("items", self.of_items, None, self._item_metrics),
+            ("users", self.of_users, self.audience, self._user_metrics),
+        )
         return tuple(
-            SliceRow(
-                division.by, of, label, int(size), system, self.k, self._metrics(draws, of, division, system, part)
-            )
-            for of, divisions, among in sides
+            SliceRow(division.by, of, label, int(size), system, self.k, measure(draws, division, system, part))
+            for of, divisions, among, measure in sides
             for division in divisions
             for system in self.systems
             for part, (label, size) in enumerate(zip(division.labels, division.sizes(among), strict=True))
             if size
         )
 
-    def _metrics(self, draws: Draws, of: str, division: Division, system: str, part: int) -> dict[str, Estimate]:
-        if of == "items":
-            return self._of_items(draws, division, system, part)
-        return {metric: self._of_users(division, system, metric, part) for metric in self.metrics}
+    def _user_metrics(self, _: Draws, division: Division, system: str, part: int) -> dict[str, Estimate]:
+        found = {}
+        for metric in self.metrics:
+            measured = ratio(*self.moments[division.by, system, metric][:, part].tolist())
+            if metric == "popularity_lift":
+                measured = replace(measured, value=measured.value - 1.0)
+            found[metric] = measured.estimate(METRICS[metric].low, METRICS[metric].high)
+        return found
 
-    def _of_users(self, division: Division, system: str, metric: str, part: int) -> Estimate:
-        measured = ratio(*self.moments[division.by, system, metric][:, part].tolist())
-        if metric == "popularity_lift":
-            measured = replace(measured, value=measured.value - 1.0)
-        return measured.estimate(METRICS[metric].low, METRICS[metric].high)
-
-    def _of_items(self, draws: Draws, division: Division, system: str, part: int) -> dict[str, Estimate]:
+    def _item_metrics(self, draws: Draws, division: Division, system: str, part: int) -> dict[str, Estimate]:
         demand = (division.by, "demand")
         slots, hits = ((division.by, system, name) for name in ("slots", "hits"))
         formulas: dict[str, Callable[[Get], Any]] = {

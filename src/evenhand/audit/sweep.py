@@ -1,8 +1,11 @@
-"""One pass over all users: every number of an audit is a sum that is gathered here, block by block."""
+"""What lists are audited against, and one pass over all users: every number of an audit is a sum gathered here.
+
+Lists meet what users have had, what they wanted, and which items are hot, block by block.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -10,17 +13,130 @@ from typing import Any
 import numpy as np
 
 from evenhand.audit.intervals import Draws, Moments
-from evenhand.audit.reference import Reference, part_of, user_ranges
+from evenhand.data.interactions import Interactions
+from evenhand.data.popularity import HotRule
+from evenhand.data.reading.read import as_interactions
+from evenhand.data.splits import Split, given_split
 from evenhand.metrics.catalogue import METRICS, RATES, SUMS, available
 from evenhand.metrics.exposure import NO_ITEM, exposure_counts
 from evenhand.metrics.lists import Lists
-from evenhand.metrics.slots import AnswerSheet, Slots
+from evenhand.metrics.slots import AnswerSheet, ItemPopularity, Slots
 from evenhand.metrics.users import UserMetrics
+from evenhand.utils.errors import InputError
 from evenhand.utils.spread_arrays import exchange_arrays, total
 from evenhand.utils.world import World
 
+CHUNK_PAIRS = 2_000_000
+"""How many known pairs are looked at together."""
 CHUNK_SLOTS = 320_000
 """How many slots of one system are looked at together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """The data side of an audit, over one vocabulary of users and items."""
+
+    split: Split
+    """Without a test file its test part is empty."""
+    rule: HotRule
+    hot: np.ndarray
+    """bool [n_items]"""
+    items: ItemPopularity
+    """Among what is known."""
+    taste: np.ndarray
+    """float64 [n_users]: share of hot items among what the user has had, nan without any."""
+    notes: tuple[str, ...]
+
+    @property
+    def known(self) -> Interactions:
+        """What users have had: train, and validation where it is given."""
+        return self.split.consumed
+
+    @property
+    def test(self) -> Interactions:
+        return self.split.test
+
+    @property
+    def has_test(self) -> bool:
+        return len(self.split.test) > 0
+
+    @property
+    def n_items(self) -> int:
+        return self.split.n_items
+
+    @property
+    def n_users(self) -> int:
+        return self.split.n_users
+
+    def demand(self) -> dict[str, tuple[float, ...]]:
+        """The share of each popularity decile in the known interactions ("train") and in those of test."""
+        parts = {"train": self.known, "test": self.test}
+        return {
+            name: tuple((np.bincount(self.items.decile, part.popularity, minlength=10) / len(part)).tolist())
+            for name, part in parts.items()
+            if len(part)
+        }
+
+
+def read_reference(train: Any, validation: Any, test: Any, hot: Any, reading: Mapping[str, Any]) -> Reference:
+    """Read what has to be read, bring the parts to one vocabulary, and say which items are hot."""
+    split, notes = _split(train, validation, test, reading)
+    rule = HotRule.parse(hot)
+    is_hot = rule.mask(split)
+    if test is None and rule.count_all:
+        notes.append("Without a test part the paper's hot rule counts train alone.")
+    if not is_hot.any() or is_hot.all():
+        which = "no item is" if not is_hot.any() else "all items are"
+        notes.append(f"By the rule ({rule.describe()}) {which} hot.")
+    items = ItemPopularity.of(split.consumed, split.n_items)
+    return Reference(split, rule, is_hot, items, _taste(split.consumed, is_hot), tuple(notes))
+
+
+def _split(train: Any, validation: Any, test: Any, reading: Mapping[str, Any]) -> tuple[Split, list[str]]:
+    past = None if train is None else as_interactions(train, **reading, allow_small=False)
+    if past is None or not len(past):
+        raise InputError("the train part is empty, so there is no popularity to audit against.")
+    between = None if validation is None else as_interactions(validation, **reading)
+    if test is None:
+        notes = [f"train: {note}" for note in past.notes]
+        notes.append("Without a test part only exposure is measured: nobody knows what users wanted.")
+        if between is None:
+            return Split(past, None, past.take(np.zeros(len(past), dtype=bool)), "train only"), notes
+        split = given_split(past, between)  # as test for now, for the shared vocabulary
+        nothing = split.train.take(np.zeros(len(split.train), dtype=bool))
+        return Split(split.train, split.test, nothing, "train and validation"), notes
+    split = given_split(past, as_interactions(test, **reading), validation_part=between)
+    return split, list(split.notes)
+
+
+def part_of(data: Interactions, start: int, stop: int) -> Interactions:
+    """The pairs of the users start…stop − 1, who become 0, 1, …; items keep their indices."""
+    begin, end = data.indptr[start], data.indptr[stop]
+    return Interactions(
+        user_ids=data.user_ids.slice(start, stop - start),
+        item_ids=data.item_ids,
+        indptr=data.indptr[start : stop + 1] - begin,
+        items=data.items[begin:end],
+    )
+
+
+def user_ranges(data: Interactions, most_users: int) -> Iterator[tuple[int, int]]:
+    """Consecutive ranges of users: at most `most_users`, and few enough to hold their pairs in memory."""
+    start = 0
+    while start < data.n_users:
+        stop = int(np.searchsorted(data.indptr, data.indptr[start] + CHUNK_PAIRS, side="right")) - 1
+        stop = min(max(stop, start + 1), start + most_users, data.n_users)
+        yield start, stop
+        start = stop
+
+
+def _taste(known: Interactions, hot: np.ndarray) -> np.ndarray:
+    taste = np.full(known.n_users, np.nan)
+    for start, stop in user_ranges(known, known.n_users):
+        part = part_of(known, start, stop)
+        n_hot = np.bincount(part.users, hot[part.items], minlength=stop - start)
+        np.divide(n_hot, part.activity, out=taste[start:stop], where=part.activity > 0)
+    return taste
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,11 +278,12 @@ def terms_of(block: Block, slots: Slots, k: int, metrics: Sequence[str]) -> Term
             column = np.where(counts, column, np.nan)
         weights[name] = (~np.isnan(column)).astype(np.float64)
         values[name] = np.nan_to_num(column)
-    sums = {name: np.asarray(found.sums[name], dtype=np.float64) for name in SUMS if name != "demand"}
-    if block.has_test:
-        for name in RATES:
-            rate = found.rates[name]
-            sums |= {f"{name}.above": rate.numerators * counts, f"{name}.below": rate.denominators * counts}
+    sums = {}
+    for name in SUMS:
+        of_rate = name.partition(".")[0] in RATES
+        if name != "demand" and (block.has_test or not of_rate):
+            column = np.asarray(found.sums[name], dtype=np.float64)
+            sums[name] = column * counts if of_rate else column
     return Terms(values, weights, sums)
 
 

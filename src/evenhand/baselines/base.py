@@ -16,8 +16,7 @@ import numpy as np
 import torch
 
 from evenhand.data.describe import fingerprint
-from evenhand.data.interactions import Interactions
-from evenhand.data.recency import check_times
+from evenhand.data.interactions import Interactions, check_times
 from evenhand.data.splits import Split, share_vocabulary
 from evenhand.models.base import Model
 from evenhand.models.factors import FactorModel

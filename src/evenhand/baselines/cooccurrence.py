@@ -18,8 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.data.interactions import Interactions, slices_within
-from evenhand.data.recency import time_order
+from evenhand.data.interactions import Interactions, slices_within, time_order
 from evenhand.utils.compiled import compiled
 
 _Found = TypeVar("_Found")

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 
 from evenhand.baselines.base import Baseline, check_integer, check_number, check_recency
-from evenhand.data.interactions import Interactions
-from evenhand.data.recency import check_times
+from evenhand.data.interactions import Interactions, check_times
 from evenhand.models.item_weights import ItemWeightModel, SparseTable
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.memory import check_memory

@@ -70,10 +70,11 @@ def command(
     json: opt.Json = False,
 ) -> None:
     """Audit recommendation lists of any system: accuracy, popularity bias, exposure, with intervals."""
-    from evenhand.audit.document import check_target, read_audit, to_json
     from evenhand.audit.gates import against, check_gates, evaluate_gates, parse_gate
+    from evenhand.audit.result import read_audit, to_json
     from evenhand.audit.run_audit import audit
     from evenhand.cli import inputs, show
+    from evenhand.data.write import check_target
     from evenhand.utils.progress import stages
     from evenhand.utils.world import World
 
@@ -81,7 +82,8 @@ def command(
     gates = [parse_gate(text) for text in checking.fail_if or ()]
     check_gates(gates, ks, test is not None)
     for target in (out, checking.save, checking.junit):
-        check_target(target, force)
+        if target is not None:
+            check_target(Path(target), force, endings=())
     if out is not None and Path(out).suffix.lower() not in (".html", ".htm"):
         raise InputError(f"--out is for the report, so '{out}' must end in .html; --save writes JSON.")
     earlier = None if checking.baseline is None else read_audit(Path(checking.baseline))
@@ -143,7 +145,8 @@ def _named(recs: list[str]) -> dict[str, str]:
 def _write(
     found: Audit, results: list[GateResult], out: str | None, checking: Checking, files: dict[str, str | None]
 ) -> None:
-    from evenhand.audit.document import save_audit, save_junit
+    from evenhand.audit.gates import save_junit
+    from evenhand.audit.result import save_audit
 
     if checking.save is not None:
         save_audit(found, checking.save)
@@ -182,7 +185,7 @@ def _print(found: Audit, written: list[str]) -> None:
 
 
 def _tell(found: Audit, results: list[GateResult], github: bool, stream: Any) -> None:
-    from evenhand.audit.document import github_lines
+    from evenhand.audit.gates import github_lines
 
     if github:
         for line in github_lines(found, results):

@@ -228,7 +228,7 @@ def with_groups(methods: Sequence[Method], groups: str | None, items: Interactio
     """The same methods, those that draw by groups of items with the groups of a file."""
     if groups is None:
         return list(methods)
-    from evenhand.data.item_files import read_groups
+    from evenhand.models.item_files import read_groups
 
     values = {"groups": read_groups(groups, items, column)}
     return [one.having(values) if "groups" in one.parameters() else one for one in methods]

@@ -62,8 +62,7 @@ def command(
     from evenhand.cli import remembered, show
     from evenhand.data.write import formulas_noted
     from evenhand.models.factors import load
-    from evenhand.models.filters import Asked, joined, notes_of
-    from evenhand.models.id_lookup import positions
+    from evenhand.models.filters import Asked, joined, notes_of, positions
     from evenhand.models.spread_files import write_lists
     from evenhand.utils.memory import check_memory
 
@@ -133,9 +132,8 @@ def _target(out: str | None, parts: int | None, table: str | None, force: bool) 
 
     Also what --out is called in messages.
     """
-    from evenhand.data.database import check_database, is_database, without_password
     from evenhand.data.reading.sources import is_uri
-    from evenhand.data.write import ENDINGS, PartsFolder, check_target
+    from evenhand.data.write import ENDINGS, PartsFolder, check_database, check_target, is_database, without_password
     from evenhand.utils.world import World
 
     world = World.current()
@@ -159,8 +157,7 @@ def _target(out: str | None, parts: int | None, table: str | None, force: bool) 
 
 
 def _write(lists: pa.Table, out: str, table: str | None) -> None:
-    from evenhand.data.database import is_database, write_database
-    from evenhand.data.write import write_table
+    from evenhand.data.write import is_database, write_database, write_table
 
     if is_database(out):
         write_database(lists, out, table or _TABLE)
@@ -173,8 +170,8 @@ def _limits(filtering: opt.Filtering, items_file: str | None, said: dict[str, st
     import pyarrow.compute as pc
 
     from evenhand.cli import remembered
-    from evenhand.data.item_files import items_where
     from evenhand.data.reading.columns import NoRowsError
+    from evenhand.models.item_files import items_where
 
     found: dict[str, Any] = {}
     source = filtering.filter or items_file

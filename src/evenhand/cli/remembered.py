@@ -82,7 +82,7 @@ def with_own_names(table: pa.Table, model: Model) -> pa.Table:
 
 def titles_for(model: Model, items_file: str | None, title: str | None, item: str | None = None) -> pa.Array | None:
     """The titles in a file, else those in the model."""
-    from evenhand.models.id_lookup import read_titles
+    from evenhand.models.item_files import read_titles
 
     if items_file is None:
         if title is not None:

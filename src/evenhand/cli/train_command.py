@@ -156,7 +156,7 @@ def for_aim(splitting: opt.Splitting, aim: str) -> opt.Splitting:
 def _titles(items_file: str | None, title: str | None, item: str, item_ids: pa.Array) -> pa.Array | None:
     """What the items are called, for the model to keep; read before anything is trained."""
     from evenhand.data.reading.read import column_names
-    from evenhand.models.id_lookup import read_titles
+    from evenhand.models.item_files import read_titles
 
     if items_file is None:
         if title is not None:

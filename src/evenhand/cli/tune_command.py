@@ -202,7 +202,7 @@ def _write_model(
     from evenhand.experiments.output import checkpoints_beside, stops_explained
     from evenhand.training.checkpoints import discard
     from evenhand.training.method import RunOptions
-    from evenhand.utils.locks import one_process
+    from evenhand.utils.atomic import one_process
     from evenhand.utils.progress import task
 
     split, one = plan.source.split, result.ready

@@ -40,10 +40,10 @@ def command(
     from evenhand.methods import made_by
     from evenhand.models.factors import load
     from evenhand.models.folder import check_ours
-    from evenhand.models.id_lookup import carried_titles, note_on
+    from evenhand.models.item_files import carried_titles, note_on
     from evenhand.training.checkpoints import discard
     from evenhand.training.method import RunOptions
-    from evenhand.utils.locks import one_process
+    from evenhand.utils.atomic import one_process
     from evenhand.utils.progress import task
 
     if data is None and newcomers.new_items is None:

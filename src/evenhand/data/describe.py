@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +17,10 @@ import pyarrow.compute as pc
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import gini, share_of_hottest
+from evenhand.data.splits import Split
 from evenhand.data.spread_log import SpreadLog
 from evenhand.utils.spread_arrays import total
 from evenhand.utils.world import World
-
-if TYPE_CHECKING:
-    from evenhand.data.splits import Split
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Who interacted with what: the one form in which every other room sees a log.
 
 Ids of any kind become indices 0…n-1 in the order of the sorted ids; pairs are unique and kept as CSR
-rows sorted by item, so that membership is a binary search and nothing is dense in users × items.
+rows sorted by item, so that membership is a binary search and nothing is dense in users × items. Where they have times,
+a user's pairs can be ordered, and the earlier ones count less.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from evenhand.utils.text import count, html_table
 
 if TYPE_CHECKING:
     from evenhand.data.splits import Split
-
 
 _SHOWN = 5
 """Pairs in a notebook's view."""
@@ -74,21 +74,11 @@ class Interactions:
         off, and pairs that come to nothing dropped. `since` and `until` keep rows of since <= time < until, as numbers
         or dates. What was left out is counted in `notes`.
         """
+        from evenhand.data.reading.cleaning import ReadOptions
         from evenhand.data.reading.read import read_interactions
 
-        return read_interactions(
-            source,
-            user=user,
-            item=item,
-            rating=rating,
-            timestamp=timestamp,
-            weight=weight,
-            min_rating=min_rating,
-            since=since,
-            until=until,
-            header=header,
-            strict=strict,
-        )
+        asked = ReadOptions(user, item, rating, timestamp, weight, min_rating, since, until, header, strict)
+        return read_interactions(source, asked)
 
     @staticmethod
     def from_pairs(
@@ -108,7 +98,10 @@ class Interactions:
         A missing timestamp (NaN) counts as the earliest. Without `user_ids` and `item_ids` the indices are
         the ids; `n_users`, `n_items` widen the vocabulary.
         """
-        users, items = (_indices(side) for side in (users, items))
+        users, items = (np.asarray(side).ravel() for side in (users, items))
+        users, items = (
+            side if side.dtype in (np.int32, np.int64) else side.astype(np.int64) for side in (users, items)
+        )
         if users.shape != items.shape:
             raise InputError(f"users and items differ in length: {len(users)} and {len(items)}.")
         n_users = _vocabulary_size("user", users, user_ids, n_users)
@@ -130,21 +123,19 @@ class Interactions:
 
     @staticmethod
     def from_codes(
-        users: np.ndarray,
-        items: np.ndarray,
-        user_ids: pa.Array,
-        item_ids: pa.Array,
-        *,
+        codes: tuple[np.ndarray, np.ndarray],
+        ids: tuple[pa.Array, pa.Array],
         ratings: np.ndarray | None = None,
         timestamps: np.ndarray | None = None,
+        *,
         notes: tuple[str, ...] = (),
         cleaned: Sequence[str] = (),
     ) -> Interactions:
-        """`from_pairs` for large files: `users` and `items` must own their memory, and are emptied."""
-        _check_size(len(user_ids), len(item_ids))
-        key = keys_instead(users, items, len(item_ids))
-        pairs = collect(key, len(user_ids), len(item_ids), ratings, timestamps)
-        return Interactions.of_rows(pairs, user_ids, item_ids, notes, cleaned)
+        """`from_pairs` for large files: the codes of users and items must own their memory, and are emptied."""
+        n_users, n_items = map(len, ids)
+        _check_size(n_users, n_items)
+        pairs = collect(keys_instead(*codes, n_items), n_users, n_items, ratings, timestamps)
+        return Interactions.of_rows(pairs, *ids, notes, cleaned)
 
     @staticmethod
     def of_rows(
@@ -174,16 +165,7 @@ class Interactions:
         """
         from evenhand.data.splits import split_interactions
 
-        return split_interactions(
-            self,
-            test=test,
-            validation=validation,
-            seed=seed,
-            how=how,
-            validation_how=validation_how,
-            test_from=test_from,
-            gap=gap,
-        )
+        return split_interactions(self, test, validation, seed, how, validation_how, test_from, gap)
 
     def __len__(self) -> int:
         return len(self.items)
@@ -290,12 +272,6 @@ class Interactions:
         return replace(self, notes=(*self.notes, *notes))
 
 
-def _indices(values: Any) -> np.ndarray:
-    """Whole numbers of any kind as they are, anything else as int64."""
-    found = np.asarray(values).ravel()
-    return found if found.dtype in (np.int32, np.int64) else found.astype(np.int64)
-
-
 def _check_size(n_users: int, n_items: int) -> None:
     if n_users * n_items >= 2**62:
         raise InputError(f"{n_users:,} users × {n_items:,} items are more than evenhand can index.")
@@ -335,3 +311,43 @@ def slices_within(costs: np.ndarray, budget: int) -> Iterator[slice]:
         end = max(end, begin + 1)
         yield slice(begin, end)
         begin = end
+
+
+def time_order(pairs: Interactions) -> np.ndarray:
+    """int64 [n_pairs]: the pairs of each user from the earliest on, of one moment by item; unknown times first."""
+    return np.lexsort((pairs.items, _times(pairs), pairs.users))
+
+
+def later_pairs(pairs: Interactions) -> np.ndarray:
+    """int64 [n_pairs]: how many pairs of the same user are later.
+
+    >>> log = Interactions.from_pairs([0, 0, 0, 1], [4, 7, 9, 4], timestamps=[3, 1, 3, 2])
+    >>> later_pairs(log).tolist()
+    [0, 2, 0, 0]
+    """
+    order, times = time_order(pairs), _times(pairs)
+    users, when = pairs.users[order], times[order]
+    last = np.ones(len(order), dtype=bool)  # of the user's pairs of this time
+    last[:-1] = (users[1:] != users[:-1]) | (when[1:] != when[:-1])
+    ends = np.flatnonzero(last)
+    group = np.cumsum(last) - last
+    found = np.empty(len(order), dtype=np.int64)
+    found[order] = pairs.indptr[users + 1] - 1 - ends[group]
+    return found
+
+
+def recency_counts(pairs: Interactions, exponent: float) -> np.ndarray | None:
+    """float32 [n_pairs]: `(1 + r)^-exponent` for a pair with r later ones; None where all count the same."""
+    if not exponent or pairs.timestamps is None:
+        return None
+    return ((1.0 + later_pairs(pairs)) ** -exponent).astype(np.float32)
+
+
+def check_times(pairs: Interactions, what: str) -> None:
+    if pairs.timestamps is None:
+        raise InputError(f"{what} needs timestamps; name their column with timestamp= or --timestamp.")
+
+
+def _times(pairs: Interactions) -> np.ndarray:
+    assert pairs.timestamps is not None
+    return np.where(np.isnan(pairs.timestamps), -np.inf, pairs.timestamps)

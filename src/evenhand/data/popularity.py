@@ -89,14 +89,16 @@ class HotRule:
             raise InputError(f"hot items from {self.at_least} interactions on make no sense; it must be 1 or more.")
 
     @staticmethod
-    def parse(text: str | float) -> HotRule:
-        """paper, honest, a share of the items between 0 and 1, or a least number of train interactions.
+    def parse(text: str | float | HotRule) -> HotRule:
+        """paper, honest, a share of the items between 0 and 1, or a least number of train interactions; or a rule.
 
         >>> HotRule.parse("paper").describe()
         'the top 15 % of the items by interactions in train, validation and test'
         >>> HotRule.parse("50").describe()
         'items with at least 50 train interactions'
         """
+        if isinstance(text, HotRule):
+            return text
         word = str(text).strip()
         if word == "paper":
             return HotRule(count_all=True)

@@ -1,26 +1,27 @@
 """A world whose truth is known: who would like what, who was shown what, and the biased log that results.
 
 Real logs never tell a false negative (liked, but never shown) from a true one; here every unobserved pair
-can be asked, so that a sampler's claims about negatives can be checked.
+can be asked, so that a sampler's claims about negatives can be checked. In rounds, a recommender also meets what it
+does to its own data: it shows, users choose, the choices join the log, it learns again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from evenhand.data.interactions import Interactions
+from evenhand.data.popularity import gini, share_of_hottest
+from evenhand.data.splits import Split, given_split
 from evenhand.utils.errors import InputError
 from evenhand.utils.keyed import keyed_uniform
 
-if TYPE_CHECKING:
-    from evenhand.data.splits import Split
-
-_TRUTH, _EXPOSURE, _UNIFORM_TEST, _MOMENT = range(4)
+_TRUTH, _EXPOSURE, _UNIFORM_TEST, _MOMENT, _EXAMINATION = *range(4), 100
+"""Streams of randomness."""
 _CELLS_AT_ONCE = 2_000_000
 _MOST_CELLS = 10_000_000_000
 _YEAR = 365 * 24 * 3600
@@ -67,8 +68,6 @@ class Simulation:
     @cached_property
     def uniform_split(self) -> Split:
         """All of the biased log as train (less validation), `uniform_test` as the unbiased test."""
-        from evenhand.data.splits import given_split
-
         return given_split(self.log, self.uniform_test, validation=self.validation, seed=self.seed)
 
     def preference(self, users: Any, items: Any) -> np.ndarray:
@@ -124,7 +123,7 @@ def simulate(
 
     The default's item popularity has a Gini coefficient of 0.633, as MovieLens has (100K 0.629, 1M 0.634).
     """
-    _check(n_users, n_items, n_interactions, dim, uniform_test)
+    _check(n_users=n_users, n_items=n_items, n_interactions=n_interactions, dim=dim, uniform_test=uniform_test)
     if n_users * n_items > _MOST_CELLS:
         raise InputError(
             f"{n_users:,} users × {n_items:,} items are too many to know the truth of each pair; "
@@ -158,7 +157,7 @@ def simulate_log(n_users: int, n_items: int, n_interactions: int, *, seed: int =
     Item popularity is Zipf-distributed with exponent 1 (shifted by 10, as the top of real catalogues is flatter), user
     activity log-normal; both in random order. Repeats are merged, so there are somewhat fewer pairs.
     """
-    _check(n_users, n_items, n_interactions, dim=1, uniform_test=0)
+    _check(n_users=n_users, n_items=n_items, n_interactions=n_interactions)
     rng = np.random.Generator(np.random.PCG64(seed))
     item_weight = rng.permutation(1 / (np.arange(n_items) + 10))
     user_weight = np.exp(rng.standard_normal(n_users))
@@ -172,14 +171,9 @@ def _draw(rng: np.random.Generator, weight: np.ndarray, n: int) -> np.ndarray:
     return np.minimum(np.searchsorted(cumulative, rng.random(n) * cumulative[-1], "right"), len(weight) - 1)
 
 
-def _check(n_users: int, n_items: int, n_interactions: int, dim: int, uniform_test: int) -> None:
-    for name, value, least in (
-        ("n_users", n_users, 1),
-        ("n_items", n_items, 1),
-        ("n_interactions", n_interactions, 1),
-        ("dim", dim, 1),
-        ("uniform_test", uniform_test, 0),
-    ):
+def _check(**sizes: int) -> None:
+    for name, value in sizes.items():
+        least = 0 if name == "uniform_test" else 1
         if value < least:
             raise InputError(f"{name} must be at least {least}, not {value}.")
 
@@ -221,7 +215,9 @@ def _observe(world: Simulation, shown_uniformly: int) -> Simulation:
     n_items = world.log.n_items
     log: list[np.ndarray] = []
     uniform: list[np.ndarray] = []
-    for users in _user_chunks(world.log.n_users, n_items):
+    step = max(1, _CELLS_AT_ONCE // n_items)
+    for start in range(0, world.log.n_users, step):
+        users = np.arange(start, min(start + step, world.log.n_users))[:, None]
         items = np.arange(n_items)
         liked = world.truth(users, items)
         observed = liked & world.exposed(users, items)
@@ -243,12 +239,91 @@ def _observe(world: Simulation, shown_uniformly: int) -> Simulation:
     )
 
 
-def _user_chunks(n_users: int, n_items: int) -> Iterator[np.ndarray]:
-    step = max(1, _CELLS_AT_ONCE // n_items)
-    for start in range(0, n_users, step):
-        yield np.arange(start, min(start + step, n_users))[:, None]
-
-
 def _pairs(users: np.ndarray, mask: np.ndarray) -> np.ndarray:
     row, items = np.nonzero(mask)
     return np.stack([users[row, 0], items])
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One turn of the loop: what was shown, what was chosen, and how uneven both left the world."""
+
+    number: int
+    """From 1."""
+    top: np.ndarray
+    """int64 [n_users, k]: what was shown, best first; -1 where nothing was."""
+    chosen: np.ndarray
+    """bool [n_users, k]: examined and liked, so new in the log after this round."""
+    log: Interactions
+    """The log after this round."""
+    exposure_gini: float
+    """Gini coefficient of how often each item was shown in this round."""
+    popularity_gini: float
+    """Gini coefficient of item popularity in `log`."""
+    hot_share: float
+    """The share of `log` on its hottest 15 % of items."""
+    choice_rate: float
+    """The share of shown items that were chosen."""
+
+
+def simulate_rounds(
+    simulation: Simulation,
+    recommend: Callable[[Interactions], np.ndarray],
+    n_rounds: int = 5,
+    k: int = 10,
+    *,
+    start: Interactions | None = None,
+    position_bias: float = 1.0,
+    seed: int = 0,
+) -> list[Round]:
+    """Let `recommend` meet the users of a simulation `n_rounds` times, each time with the log so far.
+
+    `recommend(log)` returns item indices [n_users, at least k], best first, -1 for none, and should leave
+    out what is in the log. A user examines rank r (from 1) with probability r ** -position_bias and chooses
+    what is examined, truly liked and new. `start` is the first log, else `simulation.log`.
+    """
+    log = simulation.log if start is None else start
+    rounds: list[Round] = []
+    for number in range(1, n_rounds + 1):
+        top = _shown(recommend(log), log, k)
+        chosen = _choices(simulation, log, top, position_bias, (seed, number))
+        users, ranks = np.nonzero(chosen)
+        new = Interactions.from_pairs(users, top[users, ranks], user_ids=log.user_ids, item_ids=log.item_ids)
+        log = log.union(new)
+        shown = top >= 0
+        rounds.append(
+            Round(
+                number=number,
+                top=top,
+                chosen=chosen,
+                log=log,
+                exposure_gini=gini(np.bincount(top[shown], minlength=log.n_items)),
+                popularity_gini=gini(log.popularity),
+                hot_share=share_of_hottest(log.popularity),
+                choice_rate=float(chosen.sum() / max(1, shown.sum())),
+            )
+        )
+    return rounds
+
+
+def _shown(answer: np.ndarray, log: Interactions, k: int) -> np.ndarray:
+    top = np.asarray(answer)
+    if top.ndim != 2 or top.shape[0] != log.n_users or top.shape[1] < k or top.dtype.kind not in "iu":
+        raise InputError(
+            f"recommend must return integer item indices of shape [{log.n_users}, at least {k}], "
+            f"not {top.dtype} of shape {list(top.shape)}."
+        )
+    top = top[:, :k].astype(np.int64)
+    if top.size and (top.min() < -1 or top.max() >= log.n_items):
+        raise InputError(f"recommend returned item indices outside 0…{log.n_items - 1} (-1 stands for none).")
+    return top
+
+
+def _choices(
+    simulation: Simulation, log: Interactions, top: np.ndarray, position_bias: float, key: tuple[int, int]
+) -> np.ndarray:
+    users = np.arange(len(top))[:, None]
+    examined = np.arange(1, top.shape[1] + 1, dtype=np.float64) ** -position_bias
+    attentive = keyed_uniform(simulation.seed, _EXAMINATION, *key, users, top) < examined
+    fresh = (top >= 0) & ~log.contains(users, top)
+    return attentive & fresh & simulation.truth(users, np.maximum(top, 0))

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.data.interactions import Interactions
-from evenhand.data.recency import time_order
+from evenhand.data.interactions import Interactions, time_order
 from evenhand.data.spread_log import SpreadLog
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.keyed import keyed_uniform

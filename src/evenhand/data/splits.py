@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.reading.cleaning import as_moment, as_span
@@ -104,14 +105,13 @@ class SpreadSplit(Parts[SpreadLog]):
         return Split(*self.mapped(lambda part: part.mine))
 
 
-def split_interactions(data: Interactions, **asked: Any) -> Split:
+def split_interactions(data: Interactions, *asked: Any, **named: Any) -> Split:
     """`split_spread` of a log that this process has whole."""
-    return split_spread(_whole(data), **asked).mine
+    return split_spread(_whole(data), *asked, **named).mine
 
 
 def split_spread(
     data: SpreadLog,
-    *,
     test: float = 0.2,
     validation: float = 0.1,
     seed: int = 0,
@@ -137,7 +137,9 @@ def split_spread(
             _check_timestamps(data, name)
     cut, span = None, 0.0
     if test_from is not None or gap:
-        unit = _largest_time(data)
+        times = data.mine.timestamps
+        largest = 0.0 if times is None else float(np.nanmax(np.abs(times), initial=0.0))
+        unit = np.array([max(data.world.gathered(largest))])  # which says in what unit times are
         cut = None if test_from is None else as_moment(test_from, unit, "the start of the test part")
         span = as_span(gap, unit) if gap else 0.0
     keys = data.random_keys(seed)
@@ -281,13 +283,6 @@ def _whole(data: Interactions) -> SpreadLog:
     return SpreadLog.of(data, World.alone())
 
 
-def _largest_time(data: SpreadLog) -> np.ndarray:
-    """float64 [1], which says in what unit times are."""
-    times = data.mine.timestamps
-    largest = 0.0 if times is None else float(np.nanmax(np.abs(times), initial=0.0))
-    return np.array([max(data.world.gathered(largest))])
-
-
 def _description(how: str, rule: Rule, test: float, validation: float, seed: int, test_from: str | float | None) -> str:
     share = f"test {_percent(test)} of the pairs"
     rest = f", validation {_percent(validation)} of the rest" if validation > 0 else ", no validation"
@@ -323,9 +318,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:g} %"
 
 
-def share_vocabulary(
-    parts: Mapping[str, Interactions],
-) -> tuple[dict[str, Interactions], tuple[str, ...]]:
+def share_vocabulary(parts: Mapping[str, Interactions]) -> tuple[dict[str, Interactions], tuple[str, ...]]:
     """The named parts over the sorted union of their users and items, and a note where ids changed type."""
     names = list(parts)
     users, user_maps, user_notes = _merge("user", names, [part.user_ids for part in parts.values()])
@@ -349,8 +342,6 @@ def _merge(
     kind: str, names: list[str], vocabularies: list[pa.Array]
 ) -> tuple[pa.Array, list[np.ndarray], tuple[str, ...]]:
     """(the sorted union, for each vocabulary the new index of each of its ids, notes)."""
-    import pyarrow.compute as pc
-
     notes: tuple[str, ...] = ()
     if len({ids.type for ids in vocabularies}) > 1:
         pairs = zip(names, vocabularies, strict=True)

@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.shared_ids import exchange_ids
-from evenhand.utils.spread_arrays import exchange_arrays, total, total_count
+from evenhand.utils.spread_arrays import exchange_arrays, exchange_ids, total, total_count
 from evenhand.utils.text import count
 from evenhand.utils.world import Blocks, World
 

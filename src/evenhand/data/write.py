@@ -1,8 +1,10 @@
-"""Writes tables: as one parquet, csv or tsv file, by its ending, or as a folder of numbered parquet files.
+"""Writes tables: as one parquet, csv or tsv file, a folder of numbered parquet files, or a table of PostgreSQL.
 
 A reader never sees half a file. A table too large for one file is a folder, here or in an object store. Several
 processes may write its parts, in any order; the manifest, which comes last, says how many rows and bytes each has and
-what its SHA-256 is. Where it is missing the folder was not completed.
+what its SHA-256 is. Where it is missing the folder was not completed. Into a database rows go in one transaction:
+readers see yesterday's lists or today's, never some of each. A password is given by the URI, by PGPASSWORD or in
+~/.pgpass; no message, note or file of ours has it.
 """
 
 from __future__ import annotations
@@ -10,11 +12,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +29,7 @@ from pyarrow import fs
 from evenhand.data.reading.sources import is_uri
 from evenhand.utils.atomic import atomic_file
 from evenhand.utils.errors import InputError, written_by_us
-from evenhand.utils.text import first_line_of
+from evenhand.utils.text import first_line_of, one_line
 
 ENDINGS = (".parquet", ".csv", ".tsv")
 _FORMULA = "^[=+@\\t\\r-]"
@@ -32,12 +38,14 @@ _ACTS = "^=|^[+@\\t\\r-].*[(|!]"
 MANIFEST, FORMAT = "_manifest.json", "evenhand parts 1"
 """A name with an underscore is no part of a table, to us and to other systems."""
 _STORE_ERRORS = (pa.ArrowException, OSError)
+_TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_SECRET = re.compile(r"(password|sslpassword)=[^&\s]*", re.IGNORECASE)
 
 
-def check_target(path: Path, force: bool) -> None:
-    """Refuse a file that could not be written later, before any work is done."""
-    if path.suffix not in ENDINGS:
-        raise InputError(f"'{path}' must end in {', '.join(ENDINGS)}.")
+def check_target(path: Path, force: bool, endings: Sequence[str] = ENDINGS) -> None:
+    """Refuse a file that could not be written later, before any work is done; no `endings`: any will do."""
+    if endings and path.suffix not in endings:
+        raise InputError(f"'{path}' must end in {', '.join(endings)}.")
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file.")
     if path.exists() and not force:
@@ -61,15 +69,27 @@ def formulas_noted(table: pa.Table, path: str | Path) -> list[str]:
 
 def write_table(table: pa.Table, path: Path) -> None:
     """Write parquet, csv or tsv by the ending; a reader never sees half a file."""
+    with written(path) as partial:
+        if path.suffix == ".parquet":
+            import pyarrow.parquet as pq
+
+            pq.write_table(table, partial, compression="zstd")
+        else:
+            with partial.open("wb") as sink:
+                write_csv(table, sink, "\t" if path.suffix == ".tsv" else ",")
+
+
+def write_text(path: Path, text: str) -> None:
+    with written(path) as partial:
+        partial.write_text(text, encoding="utf-8", newline="\n")
+
+
+@contextmanager
+def written(path: Path) -> Iterator[Path]:
+    """A file to write to, which takes the place of `path` at the end; a full disk is reported in one sentence."""
     try:
         with atomic_file(path) as partial:
-            if path.suffix == ".parquet":
-                import pyarrow.parquet as pq
-
-                pq.write_table(table, partial, compression="zstd")
-            else:
-                with partial.open("wb") as sink:
-                    write_csv(table, sink, "\t" if path.suffix == ".tsv" else ",")
+            yield partial
     except OSError as problem:
         raise InputError(f"cannot write {path}: {problem.strerror or problem}.") from problem
 
@@ -195,3 +215,79 @@ def check_complete(source: Any) -> None:
     """Refuse a folder whose parts are not those that its manifest names; anything else is left to its reader."""
     if is_uri(source) or (isinstance(source, str | Path) and Path(source).is_dir()):
         PartsFolder(str(source)).manifest()
+
+
+def is_database(target: str) -> bool:
+    return target.startswith(("postgresql://", "postgres://"))
+
+
+def check_database(uri: str, name: str, force: bool) -> None:
+    """Refuse what could not be written later, before any work is done."""
+    _quoted(name)
+    if find_spec("adbc_driver_postgresql") is None:
+        raise InputError("PostgreSQL needs a driver; install it with: pip install 'evenhand[postgres]'.")
+    with _cursor(uri) as cursor:
+        if _exists(cursor, name) and not force:
+            raise InputError(f"the table {name} exists already; choose another --table or use --force.")
+
+
+def write_database(table: pa.Table, uri: str, name: str) -> None:
+    """The rows of a new table, or in place of all rows of one that exists, whose indices and grants stay."""
+    schema, _, own = name.rpartition(".")
+    with _cursor(uri) as cursor:
+        there = _exists(cursor, name)
+        if there:
+            # One writer at a time; a second one would otherwise keep the rows of the first.
+            cursor.execute(f"LOCK TABLE {_quoted(name)} IN SHARE ROW EXCLUSIVE MODE")
+            cursor.execute(f"DELETE FROM {_quoted(name)}")
+        cursor.adbc_ingest(own, table, mode="append" if there else "create", db_schema_name=schema or None)
+
+
+def without_password(uri: str) -> str:
+    """
+    >>> without_password("postgresql://anna:s3cret@db.example/shop?sslmode=require")
+    'postgresql://anna@db.example/shop?sslmode=require'
+    """
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        raise InputError("the address of the database is not one, as postgresql://USER@HOST/DATABASE is.") from None
+    user, at, host = parts.netloc.rpartition("@")
+    query = "&".join(one for one in parts.query.split("&") if one and not _SECRET.match(one))
+    return parts._replace(netloc=user.partition(":")[0] + at + host, query=query).geturl()
+
+
+@contextmanager
+def _cursor(uri: str) -> Iterator[Any]:
+    """One transaction, which counts if the block ends without an error."""
+    dbapi: Any = import_module("adbc_driver_postgresql.dbapi")
+    shown = without_password(uri)
+    try:
+        with dbapi.connect(uri) as connection, connection.cursor() as cursor:
+            yield cursor
+            connection.commit()
+    except dbapi.Error as problem:
+        raise InputError(f"PostgreSQL at {shown}: {_said(problem, uri)}.") from None
+
+
+def _exists(cursor: Any, name: str) -> bool:
+    cursor.execute("SELECT to_regclass($1)::text", (_quoted(name),))
+    (found,) = cursor.fetchone()
+    return found is not None
+
+
+def _quoted(name: str) -> str:
+    """A table's name for a statement; a dot stands between schema and table."""
+    parts = name.split(".")
+    if len(parts) > 2 or not all(map(_TABLE_NAME.fullmatch, parts)):
+        raise InputError(f"'{one_line(name, 80)}' is no name of a table; use letters, digits and _, or schema.table.")
+    return ".".join(f'"{part}"' for part in parts)
+
+
+def _said(problem: Exception, uri: str) -> str:
+    """What the server or the driver said, in one line and without a password."""
+    text = one_line(str(problem).partition("Query was:")[0], 300)
+    password = urlsplit(uri).password or ""
+    for secret in {password, unquote(password)} - {""}:
+        text = text.replace(secret, "…")
+    return _SECRET.sub(r"\1=…", text).rstrip(". ")

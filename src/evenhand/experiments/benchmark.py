@@ -36,8 +36,8 @@ from evenhand.metrics.statistics import estimate_metric
 from evenhand.training.checkpoints import discard
 from evenhand.training.method import Method
 from evenhand.utils import progress, stopping
+from evenhand.utils.atomic import one_process
 from evenhand.utils.errors import InputError, RunError, StoppedError
-from evenhand.utils.locks import one_process
 from evenhand.utils.memory import is_shortage, peak_bytes
 from evenhand.utils.text import one_line
 

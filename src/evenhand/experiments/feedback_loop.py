@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.data.feedback_world import Round, simulate_rounds
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import hot_items
-from evenhand.data.simulate import Simulation
+from evenhand.data.simulate import Round, Simulation, simulate_rounds
 from evenhand.data.splits import Split
 from evenhand.encoders import Encoder
 from evenhand.methods import AnyMethod, method_of

@@ -18,9 +18,8 @@ from evenhand.experiments.results import check_writable, writing
 from evenhand.experiments.tune import TuneResult
 from evenhand.models.folder import check_ours
 from evenhand.training.checkpoints import discard
-from evenhand.utils.atomic import atomic_file, remove_abandoned
+from evenhand.utils.atomic import atomic_file, one_process, remove_abandoned
 from evenhand.utils.errors import InputError, StoppedError
-from evenhand.utils.locks import one_process
 from evenhand.utils.world import World
 
 CHECKPOINTS = ".checkpoints"

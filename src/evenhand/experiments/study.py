@@ -22,9 +22,8 @@ import numpy as np
 from evenhand.experiments.goals import Goal
 from evenhand.experiments.search_result import Trial, Verdict
 from evenhand.experiments.search_space import Space
-from evenhand.utils.atomic import atomic_file
+from evenhand.utils.atomic import atomic_file, one_process
 from evenhand.utils.errors import InputError, RunError, written_by_us
-from evenhand.utils.locks import one_process
 
 AT_RANDOM = 10
 """Trials before the finished ones have a say; in groups, as many whole groups as that holds."""

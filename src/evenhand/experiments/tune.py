@@ -26,8 +26,7 @@ from evenhand.experiments.search_result import Trial, TuneResult, Verdict, front
 from evenhand.experiments.search_space import Space, search_space
 from evenhand.experiments.study import Study, open_study
 from evenhand.methods import AnyMethod, method_of
-from evenhand.metrics.statistics import CONFIDENCE
-from evenhand.metrics.student_t import t_quantile
+from evenhand.metrics.statistics import CONFIDENCE, t_quantile
 from evenhand.metrics.users import UserMetrics
 from evenhand.training.early_stopping import STOPPING_K
 from evenhand.training.evaluation import Evaluator, users_within_reach
@@ -260,9 +259,8 @@ def _margin(seeds: Sequence[UserMetrics], goal: Goal) -> float | None:
     A metric is a ratio of sums over users, of which a mean is the case where all denominators are 1.
     """
     if goal.name.endswith("_pooled"):
-        rates = [one.rates[goal.name.removesuffix("_pooled")] for one in seeds]
-        above = np.mean([rate.numerators for rate in rates], axis=0)
-        below = np.mean([rate.denominators for rate in rates], axis=0)
+        rate = goal.name.removesuffix("_pooled")
+        above, below = (np.mean([one.sums[f"{rate}.{side}"] for one in seeds], axis=0) for side in ("above", "below"))
     else:
         users = np.array([one.per_user(goal.name) for one in seeds])
         above, below = np.nan_to_num(users).mean(axis=0), (~np.isnan(users)).mean(axis=0)

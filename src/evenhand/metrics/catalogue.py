@@ -1,7 +1,7 @@
 """Every metric there is, described once: name, meaning, formula, which way is better, range, and how it is computed.
 
 Tables, searches, gates, reports and docs ask here. A metric is one of four things: a value per user that is
-averaged, a rate per user with three averages (see `Rate`), a formula of sums over users, or a function of every
+averaged, a rate per user with three averages (see `RATES`), a formula of sums over users, or a function of every
 item's number of slots. The functions work on `Slots` and never see a model.
 """
 
@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.data.popularity import gini
-from evenhand.metrics import bias, exposure, ranking
-from evenhand.metrics.bias import Rate
+from evenhand.metrics import exposure, ranking
 from evenhand.metrics.exposure import NO_ITEM, PARTS, by_part
 from evenhand.metrics.slots import Slots
 from evenhand.utils.errors import unknown
@@ -82,15 +81,6 @@ class Metric:
         }
 
 
-RATES: Mapping[str, Callable[[Slots, int], Rate]] = {
-    "ohr": lambda s, k: bias.ohr(s.hits, s.hot, k),
-    "ocr": lambda s, k: bias.ocr(s.hits, s.cold, k),
-    "uhr": lambda s, k: bias.uhr(s.hits, s.hot, s.sheet.n_relevant_hot, k),
-    "ucr": lambda s, k: bias.ucr(s.hits, s.cold, s.sheet.n_relevant - s.sheet.n_relevant_hot, k),
-}
-"""The paper's four rates. Their sums are the columns ohr.above, ohr.below, …"""
-
-
 def _comparable(slots: Slots, k: int) -> tuple[np.ndarray, np.ndarray]:
     """(popularity shown, popularity had), 0 for users who lack one of them."""
     shown, habit = exposure.average_popularity(slots.top[:, :k], slots.sheet.popularity), slots.sheet.habit
@@ -122,8 +112,19 @@ SUMS: Mapping[str, Column] = {
     "demand": lambda s, k: s.sheet.demand,
     "even.shown": lambda s, k: (s.hits[:, :k] / s.sheet.propensity[np.maximum(s.top[:, :k], 0)]).sum(axis=1),
     "even.wanted": lambda s, k: s.sheet.wanted_evenly,
+    "ohr.above": lambda s, k: ranking.unwanted(s.hits, s.hot, k),
+    "ohr.below": lambda s, k: ranking.count(s.hot, k),
+    "ocr.above": lambda s, k: ranking.unwanted(s.hits, s.cold, k),
+    "ocr.below": lambda s, k: ranking.count(s.cold, k),
+    "uhr.above": lambda s, k: ranking.missed(s.hits, s.hot, s.sheet.n_relevant_hot, k),
+    "uhr.below": lambda s, k: s.sheet.n_relevant_hot.astype(np.float64),
+    "ucr.above": lambda s, k: ranking.missed(s.hits, s.cold, s.sheet.n_relevant_cold, k),
+    "ucr.below": lambda s, k: s.sheet.n_relevant_cold.astype(np.float64),
 }
-"""Further columns behind formulas of sums. `slots` and `demand` are [n, 10]: one number per popularity decile."""
+"""What formulas add up over users. `slots` and `demand` are [n, 10]: one number per popularity decile."""
+RATES = ("ohr", "ocr", "uhr", "ucr")
+"""The paper's four rates: fractions per user, of which the two sides are columns, since averages differ in what they
+make of an empty denominator."""
 
 
 def _shown(get: Get, first: int, last: int) -> Any:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from evenhand.data.interactions import Interactions
+from evenhand.data.popularity import HotRule
 from evenhand.data.reading.columns import source_label
+from evenhand.data.reading.read import as_interactions
+from evenhand.data.splits import Split, given_split
 from evenhand.metrics.catalogue import METRICS
 from evenhand.metrics.exposure import NO_ITEM
 from evenhand.metrics.lists import ListColumns, ListTable, list_lengths, read_lists
@@ -24,12 +27,6 @@ from evenhand.utils.errors import InputError
 from evenhand.utils.spread_arrays import total
 from evenhand.utils.text import count
 from evenhand.utils.world import World
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from evenhand.data.popularity import HotRule
-    from evenhand.data.splits import Split
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +68,6 @@ class Evaluation:
 
     def to_table(self) -> pa.Table:
         """One line per k and metric: name, k, metric, mean, std, values (one per seed)."""
-        import pyarrow as pa
-
         cells = [(row.k, metric, found) for row in self.rows for metric, found in row.metrics.items()]
         return pa.table(
             {
@@ -124,9 +119,11 @@ def evaluate(
     validation is known: it is a miss where a list repeats it. `validation` is that part, as `Interactions`, a file or
     a table, where the split has none.
     """
-    ks = list_lengths(k)
-    split = with_validation(split, validation)
-    found = evaluate_named(recs, split, ks, hot, columns=ListColumns.of(columns), name=name)
+    if validation is not None:  # what users had by then, known to whoever recommends for test
+        if split.validation is not None:
+            raise InputError("the split has a validation part already; give no other one.")
+        split = given_split(split.train, split.test, validation_part=as_interactions(validation))
+    found = evaluate_named(recs, split, k, hot, columns=ListColumns.of(columns), name=name)
     if len(found) > 1:
         raise InputError(
             f"{source_label(recs)} holds lists of {len(found)} recommenders in its column 'name' "
@@ -145,49 +142,23 @@ def evaluate_named(
     name: str = "recommendations",
 ) -> list[Evaluation]:
     """One evaluation for each value of the column `name`, as `compare` writes it; without it one, called `name`."""
-    ks = list_lengths(k)
-    found = _evaluated(read_lists(recs, columns), split, ks, hot)
-    return [replace(one, name=one.name or name) for one in found]
-
-
-def with_validation(split: Split, validation: Any) -> Split:
-    """The split with a validation part: what users had by then, known to whoever recommends for test."""
-    if validation is None:
-        return split
-    from evenhand.data.reading.read import read_interactions
-    from evenhand.data.splits import given_split
-
-    if split.validation is not None:
-        raise InputError("the split has a validation part already; give no other one.")
-    given = isinstance(validation, Interactions)
-    part = validation if given else read_interactions(validation, allow_small=True)
-    return given_split(split.train, split.test, validation_part=part)
-
-
-def _evaluated(
-    tables: Mapping[str | None, ListTable], split: Split, ks: tuple[int, ...], hot: str | float | HotRule
-) -> list[Evaluation]:
-    from evenhand.data.popularity import HotRule
-
+    ks, tables = list_lengths(k), read_lists(recs, columns)
     users = np.flatnonzero(split.test.activity)
     if not len(users):
         raise InputError("the test part of the split is empty, so there is nothing to evaluate against.")
-    rule = hot if isinstance(hot, HotRule) else HotRule.parse(hot)
-    is_hot = rule.mask(split)
-    return [
-        _one(table, split, users, is_hot, ks, name=name or "", hot=rule.describe()) for name, table in tables.items()
-    ]
+    rule = HotRule.parse(hot)
+    return [_one(table, split, users, rule, ks, own or name) for own, table in tables.items()]
 
 
 def _one(
-    table: ListTable, split: Split, users: np.ndarray, is_hot: np.ndarray, ks: tuple[int, ...], *, name: str, hot: str
+    table: ListTable, split: Split, users: np.ndarray, rule: HotRule, ks: tuple[int, ...], name: str
 ) -> Evaluation:
     by_seed, unknown = table.in_vocabulary(split.test, max(ks))
     found: list[dict[int, UserMetrics]] = []
     odd: Counter[str] = Counter()
     world = World.current()  # of several processes each scores a stretch of the users
     mine = np.array_split(users, world.size)[world.rank]
-    sheet = AnswerSheet(mine, split.test, is_hot, split.consumed)
+    sheet = AnswerSheet(mine, split.test, rule.mask(split), split.consumed)
     for lists in by_seed.values():
         slots = Slots(sheet, lists.top(mine, max(ks)))
         found.append({n: UserMetrics.of(slots, n).gathered(world) for n in ks})
@@ -198,7 +169,7 @@ def _one(
         name=name,
         rows=tuple(_row(n, [metrics[n] for metrics in found]) for n in ks),
         seeds=tuple(by_seed),
-        hot=hot,
+        hot=rule.describe(),
         notes=(*sentences, *_notes(odd, len(users), max(ks), len(by_seed))),
     )
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenhand.data.popularity import gini
+from evenhand.metrics.ranking import share
 
 NO_ITEM = -1
 """In a list: the slot is empty, because the list is shorter than k."""
@@ -40,8 +41,7 @@ def average_popularity(top: np.ndarray, popularity: np.ndarray) -> np.ndarray:
     array([ 7.,  4., nan])
     """
     shown = np.where(top >= 0, popularity[np.maximum(top, 0)], 0).sum(axis=1)
-    length = np.count_nonzero(top != NO_ITEM, axis=1)
-    return np.divide(shown, length, out=np.full(len(top), np.nan), where=length > 0)
+    return share(shown, np.count_nonzero(top != NO_ITEM, axis=1), empty=np.nan)
 
 
 def long_tail_count(top: np.ndarray, hot: np.ndarray) -> np.ndarray:
@@ -59,9 +59,7 @@ def long_tail_share(top: np.ndarray, hot: np.ndarray) -> np.ndarray:
     >>> long_tail_share(np.array([[0, 1], [1, -2], [-1, -1]]), np.array([True, False]))
     array([0.5, 1. , nan])
     """
-    length = np.count_nonzero(top != NO_ITEM, axis=1)
-    tail = long_tail_count(top, hot)
-    return np.divide(tail, length, out=np.full(len(top), np.nan), where=length > 0)
+    return share(long_tail_count(top, hot), np.count_nonzero(top != NO_ITEM, axis=1), empty=np.nan)
 
 
 def exposure_counts(top: np.ndarray, n_items: int) -> np.ndarray:
@@ -104,8 +102,8 @@ def shannon_entropy(counts: np.ndarray) -> float:
     shown = counts[counts > 0]
     if not len(shown):
         return np.nan
-    share = shown / shown.sum()
-    return float(-(share * np.log2(share)).sum()) + 0.0
+    part = shown / shown.sum()
+    return float(-(part * np.log2(part)).sum()) + 0.0
 
 
 def jensen_shannon(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -217,8 +215,8 @@ def entropy_slope(counts: np.ndarray) -> np.ndarray:
     shown = counts > 0
     if not total:
         return slope
-    share = counts[shown] / total
-    slope[shown] = -(np.log2(share) - (share * np.log2(share)).sum()) / total
+    part = counts[shown] / total
+    slope[shown] = -(np.log2(part) - (part * np.log2(part)).sum()) / total
     return slope
 
 

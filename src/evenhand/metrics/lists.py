@@ -22,20 +22,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from evenhand.data.interactions import Interactions
 from evenhand.data.reading.cleaning import codes_and_ids
 from evenhand.data.reading.columns import Column, source_label
+from evenhand.data.reading.read import read_columns
+from evenhand.data.write import check_complete
 from evenhand.metrics.exposure import NO_ITEM, UNKNOWN_ITEM
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count, one_line
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from evenhand.data.interactions import Interactions
 
 LONGEST_LIST = 10_000
 """Slots that may be asked for: each takes memory for every user, whether a list fills it or not."""
@@ -205,9 +205,6 @@ def read_lists(
 
 
 def _read(source: Any, columns: ListColumns, header: bool | None) -> pa.Table:
-    from evenhand.data.reading.read import read_columns
-    from evenhand.data.write import check_complete
-
     check_complete(source)
     try:
         return read_columns(source, columns.wanted({}), header=header)
@@ -296,9 +293,6 @@ def _order_notes(key: np.ndarray, order: np.ndarray, by: str) -> list[str]:
 
 def _positions(ids: pa.Array, vocabulary: pa.Array, what: str) -> np.ndarray:
     """int64: where each id stands in the vocabulary, −1 where it does not; an error where none does."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if ids.type != vocabulary.type:
         ids, vocabulary = ids.cast(pa.string()), vocabulary.cast(pa.string())
     found = np.asarray(pc.index_in(ids, value_set=vocabulary).fill_null(-1), dtype=np.int64)

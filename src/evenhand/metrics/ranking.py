@@ -1,4 +1,4 @@
-"""How good a list is: accuracy of the first k recommendations, and how often they err.
+"""How good a list is: accuracy of the first k recommendations, how often they err, and for which items.
 
 Every function is pure: from `hits` (bool [n, k]: does the slot hold a test item of the row's user?) to one
 float64 per user. Slots beyond k are ignored; a row with fewer items than k is a short list.
@@ -17,7 +17,7 @@ def precision(hits: np.ndarray, k: int) -> np.ndarray:
     >>> precision(np.array([[True, False, True, False]]), k=4)
     array([0.5])
     """
-    return _true_positives(hits, k) / k
+    return count(hits, k) / k
 
 
 def recall(hits: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarray:
@@ -26,7 +26,7 @@ def recall(hits: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarray:
     >>> recall(np.array([[True, False, True, False]]), np.array([8]), k=4)
     array([0.25])
     """
-    return _ratio(_true_positives(hits, k), n_relevant, empty=np.nan)
+    return share(count(hits, k), n_relevant, empty=np.nan)
 
 
 def f1(hits: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarray:
@@ -35,7 +35,7 @@ def f1(hits: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarray:
     >>> f1(np.array([[True, False, True, False]]), np.array([4]), k=4)
     array([0.5])
     """
-    return 2.0 * _true_positives(hits, k) / (k + np.asarray(n_relevant))
+    return 2.0 * count(hits, k) / (k + np.asarray(n_relevant))
 
 
 def ndcg(hits: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarray:
@@ -50,7 +50,7 @@ def ndcg(hits: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarray:
     # Both sums run from the first rank down, so that a perfect list gives exactly 1.
     found = np.cumsum(hits[:, :k] * gain[: hits.shape[1]], axis=1)[:, -1]
     ideal = np.concatenate([[0.0], np.cumsum(gain)])[np.minimum(n_relevant, k)]
-    return _ratio(found, ideal, empty=np.nan)
+    return share(found, ideal, empty=np.nan)
 
 
 def hit_rate(hits: np.ndarray, k: int) -> np.ndarray:
@@ -102,13 +102,46 @@ def fpr_true(negatives: np.ndarray, n_negatives: np.ndarray, k: int) -> np.ndarr
     >>> fpr_true(np.array([[True, False, True], [False, False, False]]), np.array([50, 0]), k=3)
     array([0.04, 0.  ])
     """
-    return _ratio(_true_positives(negatives, k), n_negatives, empty=0.0)
+    return share(count(negatives, k), n_negatives, empty=0.0)
 
 
-def _true_positives(hits: np.ndarray, k: int) -> np.ndarray:
-    return np.count_nonzero(hits[:, :k], axis=1)
+def unwanted(hits: np.ndarray, group: np.ndarray, k: int) -> np.ndarray:
+    """|(Rec \\ T) ∩ G|: how many items of a group in the list the user does not want.
+
+    Over |Rec ∩ G| it is the paper's over-recommended rate, OHR with the hot items as the group G and OCR with the cold
+    ones. `hits` and `group` are bool [n, k]: the slot holds a test item; the slot holds an item of the group. An empty
+    slot is neither.
+
+    >>> hits, hot = np.array([[True, False, False, True]]), np.array([[True, True, True, False]])
+    >>> [share(unwanted(hits, g, k=4), count(g, k=4), empty=0.0).round(3).item() for g in (hot, ~hot)]
+    [0.667, 0.0]
+    """
+    return count(group & ~hits, k)
 
 
-def _ratio(above: np.ndarray, below: np.ndarray, empty: float) -> np.ndarray:
+def missed(hits: np.ndarray, group: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarray:
+    """|(T \\ Rec) ∩ G|: how many items of a group that the user wants are missing from the list.
+
+    Over |T ∩ G|, which is `n_relevant`, it is the under-recommended rate, UHR with the hot items and UCR with the cold
+    ones. The denominator is that of the paper's figure; its printed equation divides by |Rec ∩ G| instead.
+
+    >>> hits, hot = np.array([[True, False, False, True]]), np.array([[True, True, True, False]])
+    >>> [(missed(hits, g, np.array([n]), k=4) / n).item() for g, n in ((hot, 4), (~hot, 2))]
+    [0.75, 0.5]
+    """
+    return np.asarray(n_relevant) - count(hits & group, k)
+
+
+def count(marked: np.ndarray, k: int) -> np.ndarray:
+    """float64 [n]: how many of the first k slots are marked."""
+    return np.count_nonzero(marked[:, :k], axis=1).astype(np.float64)
+
+
+def share(above: np.ndarray, below: np.ndarray, empty: float) -> np.ndarray:
+    """above / below, and `empty` where there is nothing below.
+
+    >>> share(np.array([1, 0, 3]), np.array([2, 0, 3]), empty=np.nan)
+    array([0.5, nan, 1. ])
+    """
     below = np.asarray(below)
     return np.divide(above, below, out=np.full(below.shape, empty), where=below > 0)

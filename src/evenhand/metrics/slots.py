@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from evenhand.data.interactions import Interactions
+from evenhand.data.spread_log import SpreadLog
 from evenhand.metrics.exposure import NO_ITEM, PARTS, counts_by_part, popularity_part, propensities
-
-if TYPE_CHECKING:
-    from evenhand.data.interactions import Interactions
-    from evenhand.data.spread_log import SpreadLog
+from evenhand.metrics.ranking import share
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +67,10 @@ class AnswerSheet:
     def n_relevant_hot(self) -> np.ndarray:
         return _per_user(self.truth, self.hot[self.truth.items])[self.users]
 
+    @property
+    def n_relevant_cold(self) -> np.ndarray:
+        return self.n_relevant - self.n_relevant_hot
+
     @cached_property
     def n_negatives(self) -> np.ndarray:
         """int [n]: the items that are neither in test nor consumed."""
@@ -111,7 +113,7 @@ class AnswerSheet:
         """float64 [n]: mean popularity of the items that the user has had, nan without any."""
         of_items = self.popularity[self.had.items]
         total = np.bincount(self.had.users, of_items, minlength=self.had.n_users)[self.users]
-        return np.divide(total, self.n_consumed, out=np.full(len(total), np.nan), where=self.n_consumed > 0)
+        return share(total, self.n_consumed, empty=np.nan)
 
     @cached_property
     def demand(self) -> np.ndarray:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evenhand.metrics.catalogue import Metric, named
-from evenhand.metrics.student_t import t_quantile, t_two_sided
 from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -121,11 +121,7 @@ def paired_over_seeds(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.n
     difference = float(gap.mean())
     error = float(gap.std(ddof=1)) / math.sqrt(n)
     noise = ROUNDING * float(max(np.abs(a).max(), np.abs(b).max()))
-    if error <= noise:
-        same = abs(difference) <= noise
-        point = 0.0 if same else difference
-        return Interval(point, point, point, p=1.0 if same else 0.0)
-    return _t_interval(difference, error, n)
+    return _t_interval(difference, error, n, noise)
 
 
 def bootstrap_over_users(a: np.ndarray, b: np.ndarray, draws: int = 1000, seed: int = 0) -> Interval | None:
@@ -137,28 +133,25 @@ def bootstrap_over_users(a: np.ndarray, b: np.ndarray, draws: int = 1000, seed: 
     """
     _paired(a, b, "user")
     ones = np.ones(np.size(a))
-    return bootstrap_ratios_over_users(a, ones, b, ones, draws, seed)
+    return bootstrap_ratios_over_users(a, ones, b, ones, draws=draws, seed=seed)
 
 
-def bootstrap_ratios_over_users(
-    a_numerators: np.ndarray,
-    a_denominators: np.ndarray,
-    b_numerators: np.ndarray,
-    b_denominators: np.ndarray,
-    draws: int = 1000,
-    seed: int = 0,
-) -> Interval | None:
-    """The same for Σ a_num / Σ a_den − Σ b_num / Σ b_den, when users weigh by a denominator.
+def bootstrap_ratios_over_users(*sides: np.ndarray, draws: int = 1000, seed: int = 0) -> Interval | None:
+    """The same for Σ a_num / Σ a_den − Σ b_num / Σ b_den; the four columns come in this order.
 
     Pooled rates bring their own numerators and denominators. The mean over users for whom a rate is defined
     is one too: the numerator is the user's rate (0 where undefined), the denominator 1 (0 where undefined).
     None for fewer than two users or when either sum of denominators is zero.
     """
-    sides = (a_numerators, a_denominators, b_numerators, b_denominators)
+
+    def difference(sums: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return _without_rounding_error(sums[..., 0] / sums[..., 1], sums[..., 2] / sums[..., 3])
+
     columns = [np.asarray(side, dtype=np.float64).ravel() for side in sides]
     if len({len(column) for column in columns}) > 1:
         raise InputError("the numerators and denominators must hold the same users, but differ in length.")
-    return _interval(_ratio_difference, np.column_stack(columns), draws, seed)
+    return _interval(difference, np.column_stack(columns), draws, seed)
 
 
 def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
@@ -263,7 +256,7 @@ def _columns(runs: Sequence[UserMetrics], metric: Metric) -> tuple[np.ndarray, C
         return sums if sums.shape[-1] > 1 else sums[..., 0]
 
     def asking(name: str) -> Any:
-        found = np.array([run.column(name) for run in runs], dtype=np.float64).mean(axis=0)
+        found = np.array([run.sums[name] for run in runs], dtype=np.float64).mean(axis=0)
         blocks[name] = np.reshape(found, (len(runs[0].users), -1))
         return total(blocks[name].sum(axis=0))
 
@@ -314,8 +307,6 @@ def _by_influence(a: Sequence[UserMetrics], b: Sequence[UserMetrics], metric: Me
     error = _spread_of_sum(_influence(a, metric) - _influence(b, metric))
     if not math.isfinite(difference):
         return None
-    if error == 0:
-        return Interval(difference, difference, difference, p=1.0 if difference == 0 else 0.0)
     return _t_interval(difference, error, n)
 
 
@@ -337,8 +328,12 @@ def _spread_of_sum(felt: np.ndarray) -> float:
     return math.sqrt(float(np.square(felt - felt.mean()).sum()) * len(felt) / (len(felt) - 1))
 
 
-def _t_interval(difference: float, error: float, n: int) -> Interval:
-    """By Student's t with n - 1 degrees of freedom."""
+def _t_interval(difference: float, error: float, n: int, noise: float = 0.0) -> Interval:
+    """By Student's t with n - 1 degrees of freedom; a point where the error is no more than noise."""
+    if error <= noise:
+        same = abs(difference) <= noise
+        point = 0.0 if same else difference
+        return Interval(point, point, point, p=1.0 if same else 0.0)
     half = t_quantile(0.5 + CONFIDENCE / 2, n - 1) * error
     return Interval(difference, difference - half, difference + half, t_two_sided(difference / error, n - 1))
 
@@ -361,11 +356,6 @@ def _interval(
     # The observed data count as one more draw: p is never 0, and small samples are not flattered.
     p = min(1.0, 2.0 * (int(min(below, above)) + 1) / (len(drawn) + 1))
     return Interval(observed, float(low), float(high), p)
-
-
-def _ratio_difference(sums: np.ndarray) -> np.ndarray:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return _without_rounding_error(sums[..., 0] / sums[..., 1], sums[..., 2] / sums[..., 3])
 
 
 def _without_rounding_error(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -404,3 +394,39 @@ def _paired(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray, wh
 
 def _null(value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else value
+
+
+def t_two_sided(t: float, df: float) -> float:
+    """P(|T| ≥ |t|) for `df` degrees of freedom.
+
+    >>> round(t_two_sided(1.0, df=1), 12)
+    0.5
+    """
+    from scipy.special import betainc  # loaded when first asked for
+
+    square = t * t
+    if math.isinf(square):
+        return 0.0
+    # Each form is exact where its argument is small; the other one would lose the digits of t there.
+    if square < df:
+        return 1.0 - float(betainc(0.5, df / 2, square / (df + square)))
+    return float(betainc(df / 2, 0.5, df / (df + square)))
+
+
+@lru_cache(maxsize=1024)  # an audit asks for the same ones again and again
+def t_quantile(probability: float, df: float) -> float:
+    """The t with P(T ≤ t) = probability, for a probability strictly between 0 and 1.
+
+    >>> round(t_quantile(0.975, df=4), 4)
+    2.7764
+    """
+    from scipy.special import betaincinv  # its own quantile of t has nine digits in older versions
+
+    tail = 2 * min(probability, 1 - probability)
+    if tail > 0.5:  # as above
+        within = float(betaincinv(0.5, df / 2, 1 - tail))
+        t = math.sqrt(df * within / (1 - within))
+    else:
+        beyond = float(betaincinv(df / 2, 0.5, tail))
+        t = math.sqrt(df * (1 - beyond) / beyond)
+    return t if probability > 0.5 else -t

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from evenhand.metrics.bias import Rate
+from evenhand.data.interactions import Interactions
 from evenhand.metrics.catalogue import METRICS, RATES, SUMS, named
 from evenhand.metrics.exposure import NO_ITEM, UNKNOWN_ITEM, exposure_counts
+from evenhand.metrics.ranking import share
 from evenhand.metrics.slots import AnswerSheet, Slots
 from evenhand.utils.errors import InputError
 from evenhand.utils.spread_arrays import gather_columns, total
-
-if TYPE_CHECKING:
-    from evenhand.data.interactions import Interactions
-    from evenhand.utils.world import World
+from evenhand.utils.world import World
 
 __all__ = ["NO_ITEM", "UNKNOWN_ITEM", "AnswerSheet", "UserMetrics", "score_lists", "score_sheet"]
 
@@ -39,10 +37,8 @@ class UserMetrics:
     """The users' indices. Only users with a test item are here."""
     values: Mapping[str, np.ndarray]
     """The metrics that have a value per user: float64 [n], nan for a user who does not count."""
-    rates: Mapping[str, Rate]
-    """The four bias rates with their numerators and denominators: ohr, ocr, uhr, ucr."""
     sums: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """The columns behind formulas of sums: [n] or [n, 10]."""
+    """The columns behind rates and formulas of sums: [n] or [n, 10]."""
     items: Mapping[str, np.ndarray] = field(default_factory=dict)
     """One entry, `items.slots`: int64 [n_items], in how many slots each item stands."""
     slots: Slots | None = None
@@ -56,7 +52,6 @@ class UserMetrics:
             k,
             slots.sheet.users,
             _Lazy(per_user, lambda name: per_user[name](slots, k)),
-            _Lazy(RATES, lambda name: RATES[name](slots, k)),
             _Lazy(SUMS, lambda name: SUMS[name](slots, k)),
             _Lazy((_COUNTS,), lambda _: exposure_counts(slots.top[:, :k], slots.sheet.truth.n_items)),
             slots,
@@ -65,19 +60,19 @@ class UserMetrics:
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything but k as named arrays, to be stored; `from_arrays` reads them back."""
         stored = {"users": self.users} | {f"value.{name}": array for name, array in self.values.items()}
-        for name, rate in self.rates.items():
-            stored |= {f"above.{name}": rate.numerators, f"below.{name}": rate.denominators}
-        return stored | {f"sum.{name}": array for name, array in self.sums.items()} | dict(self.items)
+        for name, array in self.sums.items():
+            rate, _, side = name.partition(".")
+            stored[f"{side}.{rate}" if rate in RATES else f"sum.{name}"] = array
+        return stored | dict(self.items)
 
     @staticmethod
     def from_arrays(k: int, arrays: Mapping[str, np.ndarray]) -> UserMetrics:
-        def under(prefix: str) -> dict[str, np.ndarray]:
-            return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
+        def under(prefix: str, end: str = "") -> dict[str, np.ndarray]:
+            return {n.removeprefix(prefix) + end: a for n, a in arrays.items() if n.startswith(prefix)}
 
-        below = under("below.")
-        rates = {name: Rate(above, below[name]) for name, above in under("above.").items()}
+        sums = under("sum.") | under("above.", ".above") | under("below.", ".below")
         items = {_COUNTS: arrays[_COUNTS]} if _COUNTS in arrays else {}
-        return UserMetrics(k, arrays["users"], under("value."), rates, under("sum."), items)
+        return UserMetrics(k, arrays["users"], under("value."), sums, items)
 
     def gathered(self, world: World, order: np.ndarray | slice = slice(None)) -> UserMetrics:
         """The metrics of all ranks' users, rank by rank or in an `order` of those; what counts items is added up."""
@@ -95,36 +90,28 @@ class UserMetrics:
             return self.values[name]
         if metric.rate is None:
             raise InputError(f"{name} has no value per user: it is a number of all lists together.")
-        rate = self.rates[metric.rate]
-        return rate.per_defined_user if metric.average == "defined" else rate.per_user
-
-    def column(self, name: str) -> np.ndarray:
-        """What a formula of sums adds up: a column of `sums`, or `ohr.above`, `ohr.below`, …"""
-        rate, _, end = name.partition(".")
-        if rate in RATES:
-            return self.rates[rate].numerators if end == "above" else self.rates[rate].denominators
-        return self.sums[name]
+        above, below = (self.sums[f"{metric.rate}.{side}"] for side in ("above", "below"))
+        return share(above, below, empty=np.nan if metric.average == "defined" else 0.0)
 
     @property
     def item_slots(self) -> np.ndarray:
         return self.items[_COUNTS]
 
     def mean(self, name: str) -> float:
-        """The metric over all users; nan where it is undefined (see `Rate`) or there are no users."""
+        """The metric over all users; nan where it is undefined or there are no users."""
         metric = named(name)
         if not len(self.users):
             return np.nan
         try:
-            if metric.of_user is not None:
-                return _mean(self.values[name])
-            if metric.rate is not None:
-                rate = self.rates[metric.rate]
-                return rate.defined_mean if metric.average == "defined" else rate.mean
+            if metric.of_user is not None or metric.rate is not None:
+                counted = self.per_user(name)
+                counted = counted[~np.isnan(counted)]
+                return float(counted.mean()) if len(counted) else np.nan
             if metric.of_items is not None:
                 return float(metric.of_items(self.item_slots)) if self.item_slots.any() else np.nan
             assert metric.of_sums is not None
             with np.errstate(divide="ignore", invalid="ignore"):
-                found = float(metric.of_sums(lambda column: np.float64(self.column(column).sum(axis=0))))
+                found = float(metric.of_sums(lambda column: np.float64(self.sums[column].sum(axis=0))))
         except KeyError:  # stored by a version that did not know the metric
             return np.nan
         return found if np.isfinite(found) else np.nan
@@ -180,11 +167,6 @@ def score_sheet(top: np.ndarray, sheet: AnswerSheet, ks: Sequence[int]) -> dict[
     """Score one list per user of the sheet, whose users have test items."""
     slots = Slots(sheet, top[:, : max(ks)])
     return {k: UserMetrics.of(slots, k) for k in ks}
-
-
-def _mean(values: np.ndarray) -> float:
-    counted = values[~np.isnan(values)]
-    return float(counted.mean()) if len(counted) else np.nan
 
 
 def _check(top: np.ndarray, users: np.ndarray, truth: Interactions, hot: np.ndarray, ks: Sequence[int]) -> None:

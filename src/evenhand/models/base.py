@@ -18,8 +18,15 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.spread_log import SpreadLog
-from evenhand.models.filters import Asked, usable_history, with_earlier, with_notes
-from evenhand.models.id_lookup import known_position, list_table, positions
+from evenhand.models.filters import (
+    Asked,
+    known_position,
+    list_table,
+    positions,
+    usable_history,
+    with_earlier,
+    with_notes,
+)
 from evenhand.models.topk import TABLE_SLOT, Score, check_lists, top_by
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count
@@ -136,7 +143,11 @@ class Model(ABC):
         replicas = range(len(self.seeds)) if seed == "all" else [self.replica(seed)]
         if isinstance(k, int):
             check_lists(len(asked.users) * len(replicas), min(k, self.known.n_items), TABLE_SLOT)
-        tables = [self._table(replica, asked, k, known) for replica in replicas]
+        left_out = asked.left_out(None if known else self.known)
+        tables = []
+        for one in replicas:
+            found = self.best_items(asked.users, k, exclude=left_out, only=asked.allowed, replica=one)
+            tables.append(list_table(self.known, asked.users, *found))
         if fallback:
             popular = asked.popular_lists(self.known, k)
             tables = [_joined(one, popular) for one in tables]
@@ -237,31 +248,16 @@ class Model(ABC):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Items and scores [n, k] of users by index, as `top_by` makes them; scores must be finite."""
         items, scores = top_by(self.scorer(replica), self.known.n_items, users, k, exclude=exclude, only=only)
-        self._check_finite(users, items, scores, exclude, only)
-        return items, scores
-
-    def _table(self, replica: int, asked: Asked, k: int, known: bool) -> pa.Table:
-        left_out = asked.left_out(None if known else self.known)
-        items, scores = self.best_items(asked.users, k, exclude=left_out, only=asked.allowed, replica=replica)
-        return list_table(self.known, asked.users, items, scores)
-
-    def _check_finite(
-        self,
-        users: np.ndarray,
-        items: np.ndarray,
-        scores: np.ndarray,
-        left_out: Interactions | None,
-        allowed: Tensor | None,
-    ) -> None:
-        """Refuse scores that are no numbers: infinite ones, and those that a list is shorter by than it must be."""
-        left = self.known.n_items if allowed is None else int(allowed.sum())
-        least = np.minimum(items.shape[1], left - (0 if left_out is None else left_out.activity[users]))
+        # Scores that are no numbers: infinite ones, and those that a list is shorter by than it must be.
+        left = self.known.n_items if only is None else int(only.sum())
+        least = np.minimum(items.shape[1], left - (0 if exclude is None else exclude.activity[users]))
         wrong = np.isposinf(scores).any(1) | ((items >= 0).sum(1) < least)
         if wrong.any():
             raise InputError(
                 f"the model's scores are not finite for {int(wrong.sum()):,} of {len(users):,} users: its numbers "
                 "are damaged or ran away in training; train it again, with a lower --lr if need be."
             )
+        return items, scores
 
 
 def _joined(own: pa.Table, popular: pa.Table) -> pa.Table:

@@ -84,15 +84,7 @@ def propagate(
 
 @compiled(error_model="numpy")
 def select(
-    scores: Any,
-    users: Any,
-    indptr: Any,
-    own: Any,
-    allowed: Any,
-    found: Any,
-    values: Any,
-    first: Any,
-    last: Any,
+    scores: Any, users: Any, indptr: Any, own: Any, allowed: Any, found: Any, values: Any, first: Any, last: Any
 ) -> None:
     """Fill found and values [n, k] of the rows first…last-1, best first; of equal scores the lowest item.
 

@@ -1,4 +1,4 @@
-"""Who gets a list and what may be in it: ids from outside, of which a model need not know all.
+"""Who gets a list and what may be in it: from ids of other systems to the model's indices, and back.
 
 Lists of what is in stock, of whom to write to and of what somebody has returned come from other systems and name users
 and items that a model has never seen. Those are counted in a note, and the rest counts.
@@ -10,16 +10,18 @@ import json
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.reading.columns import NoRowsError
-from evenhand.models.id_lookup import as_ids, list_table, listed, positions
+from evenhand.data.reading.read import as_interactions
 from evenhand.models.topk import top_by
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count
@@ -27,6 +29,9 @@ from evenhand.utils.text import count
 _NOTES = b"evenhand.notes"
 """Where a table of recommendations keeps its notes: in the metadata of its schema."""
 _FALLBACK = "the popular items instead"
+_SHOWN = 10
+_COMPARED, _LONGEST = 50_000, 100
+"""Ids among which a near one is looked for, and characters of such an id; comparing more would take seconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +76,11 @@ class Asked:
         if exclude_pairs is not None:
             with suppress(NoRowsError):
                 given = as_interactions(exclude_pairs)
-                _count_unknown(given, known, notes)
+                for noun in ("user", "item"):
+                    own, there = (getattr(log, f"{noun}_ids") for log in (given, known))
+                    new = positions(own, there) < 0
+                    if new.any():
+                        notes.append(f"{_counted(new, noun, ' in the pairs to exclude')} unknown to the model.")
                 pairs = _over(given, known.user_ids, known.item_ids)
                 of_others = _over(given, others, known.item_ids) if len(others) else None
         return Asked(place[~strange], others, allowed, pairs, of_others, tuple(notes))
@@ -154,27 +163,10 @@ def _over(pairs: Interactions, user_ids: pa.Array, item_ids: pa.Array) -> Intera
     return Interactions.from_pairs(users[both], items[both], user_ids=user_ids, item_ids=item_ids)
 
 
-def _count_unknown(pairs: Interactions, known: Interactions, notes: list[str]) -> None:
-    sides = (("user", pairs.user_ids, known.user_ids), ("item", pairs.item_ids, known.item_ids))
-    for noun, own, there in sides:
-        strange = positions(own, there) < 0
-        if strange.any():
-            notes.append(f"{_counted(strange, noun, ' in the pairs to exclude')} unknown to the model.")
-
-
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
     """Recommendations of several calls as one table, with the notes of each."""
     table = pa.concat_tables([one.replace_schema_metadata() for one in tables])
     return with_notes(table, dict.fromkeys(note for one in tables for note in notes_of(one)))
-
-
-def as_interactions(source: Any) -> Interactions:
-    """What a file or table holds, however small."""
-    if isinstance(source, Interactions):
-        return source
-    from evenhand.data.reading.read import read_interactions
-
-    return read_interactions(source, allow_small=True)
 
 
 def usable_history(source: Any, model: Interactions) -> Interactions:
@@ -210,3 +202,73 @@ def with_earlier(history: Interactions, model: Interactions) -> Interactions:
     """The history, and what the model knew of the same users: neither is recommended again."""
     earlier = _over(model, history.user_ids, history.item_ids)
     return history.union(earlier).with_notes(*history.notes) if len(earlier) else history
+
+
+def as_ids(given: Any, kind: str) -> pa.Array:
+    """Ids in any form (one, a list, a numpy, pandas or Arrow array) as an Arrow array."""
+    if isinstance(given, (pa.Array, pa.ChunkedArray)):
+        return given.combine_chunks() if isinstance(given, pa.ChunkedArray) else given
+    if isinstance(given, (str, int)):
+        given = [given]
+    try:
+        return pa.array(list(given))
+    except (pa.ArrowException, TypeError):
+        raise InputError(f"{kind}s must be ids of one type, integers or strings.") from None
+
+
+def positions(asked: pa.Array, ids: pa.Array) -> np.ndarray:
+    """int64: where each asked id stands in `ids`, -1 where it does not.
+
+    Ids of another type are compared by their text, so that "17" out of a file means the item 17.
+    """
+    try:
+        found = pc.index_in(asked.cast(ids.type), value_set=ids)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        found = pc.index_in(asked.cast(pa.string()), value_set=ids.cast(pa.string()))
+    return np.asarray(found.fill_null(-1), dtype=np.int64)
+
+
+def known_position(given: Any, ids: pa.Array, kind: str) -> int:
+    """Where one id stands; an unknown one is an error that names those spelled alike."""
+    asked = as_ids([given], kind)
+    place = int(positions(asked, ids)[0])
+    if place < 0:
+        raise InputError(f"1 unknown {kind}: {asked[0].as_py()!r}{_near(str(asked[0].as_py()), ids)}")
+    return place
+
+
+def listed(values: Iterable[Any]) -> str:
+    """The first ten, and how many more there are.
+
+    >>> listed(["a", "b"]), listed(range(12))
+    ("'a', 'b'", '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more')
+    """
+    all_of_them = list(values)
+    some = ", ".join(repr(value) for value in all_of_them[:_SHOWN])
+    rest = len(all_of_them) - _SHOWN
+    return f"{some} and {rest:,} more" if rest > 0 else some
+
+
+def _near(text: str, ids: pa.Array) -> str:
+    """The end of the sentence: ids spelled alike; none for integers, which have no likeness."""
+    if not pa.types.is_string(ids.type) or len(text) > _LONGEST:
+        return "."
+    if len(ids) > _COMPARED:
+        ids = ids.filter(pc.starts_with(ids, text[:2], ignore_case=True))[:_COMPARED]
+    by_lower = {name.lower(): name for name in ids.to_pylist()}
+    near = get_close_matches(text.lower(), by_lower, n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(repr(by_lower[name]) for name in near)}?" if near else "."
+
+
+def list_table(vocabulary: Interactions, users: np.ndarray, items: np.ndarray, scores: np.ndarray) -> pa.Table:
+    """Lists by index, as `top_by` makes them, as a table with ids: user, item, score, rank."""
+    real = items >= 0
+    rank = np.broadcast_to(np.arange(1, items.shape[1] + 1), items.shape)
+    return pa.table(
+        {
+            "user": vocabulary.user_ids.take(pa.array(np.repeat(users, real.sum(1)))),
+            "item": vocabulary.item_ids.take(pa.array(items[real])),
+            "score": pa.array(scores[real]),
+            "rank": pa.array(rank[real].astype(np.int32)),
+        }
+    )

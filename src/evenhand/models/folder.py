@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from evenhand.models.item_weights import ItemWeightModel
 from evenhand.models.new_items import TABLES
 from evenhand.utils.atomic import atomic_folder
 from evenhand.utils.errors import InputError
+from evenhand.utils.text import as_json
 
 FORMAT = 1
 """Version of the folder's layout; a folder of another version is refused."""
@@ -145,8 +145,11 @@ def _stamp(folder: Path) -> tuple[int, int] | None:
 def _read_model(folder: Path, verify: bool) -> Model:
     config = _read_config(folder)
     with read_as("a model", folder):
-        if verify:
-            _verify(folder, config)
+        for name in config.files if verify else ():
+            if not (folder / name).is_file():
+                raise InputError(f"{folder} is damaged: {name} is missing; copy the folder again.")
+            if sha256(folder / name) != config.checksums.get(name):
+                raise InputError(f"{folder} is damaged: {name} is not the file that was saved; copy the folder again.")
         model = _assembled(folder, config)
         if wrong := model.damage():
             raise InputError(f"{folder} is damaged: {wrong}.")
@@ -264,15 +267,6 @@ def _is_results(row: Any) -> bool:
     return all(number is None or isinstance(number, (int, float)) for number in numbers)
 
 
-def _verify(folder: Path, config: _Config) -> None:
-    checksums = config.checksums
-    for name in config.files:
-        if not (folder / name).is_file():
-            raise InputError(f"{folder} is damaged: {name} is missing; copy the folder again.")
-        if sha256(folder / name) != checksums.get(name):
-            raise InputError(f"{folder} is damaged: {name} is not the file that was saved; copy the folder again.")
-
-
 def _pairs(model: Model) -> dict[str, pa.Array]:
     known = model.known
     columns = {"user": pa.array(known.users), "item": pa.array(known.items)}
@@ -285,8 +279,10 @@ def _pairs(model: Model) -> dict[str, pa.Array]:
 
 def _read_parts(folder: Path, config: _Config) -> tuple[dict[str, Tensor], pa.ChunkedArray, pa.Table]:
     """Tensors, user ids and known pairs, put together where they lie in parts."""
+    from safetensors.torch import load_file
+
     names = [part_names(n) for n in range(config.parts)] or [("model.safetensors", "users.arrow", "known.arrow")]
-    stores = [read_tensors(folder / rows) for rows, _, _ in names]
+    stores = [load_file(folder / rows) for rows, _, _ in names]
     tensors = stores[0] if len(stores) == 1 else {n: torch.cat([s[n] for s in stores], dim=1) for n in stores[0]}
     users, pairs = (pa.concat_tables(read_arrow(folder / one[place]) for one in names) for place in (1, 2))
     return tensors, users["id"], pairs
@@ -342,12 +338,6 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
         raise OSError(str(problem)) from problem
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    from safetensors.torch import load_file
-
-    return load_file(path)
-
-
 def write_arrow(path: Path, columns: Mapping[str, pa.Array]) -> None:
     table = pa.table(dict(columns))
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
@@ -363,18 +353,7 @@ def read_arrow(path: Path) -> pa.Table:
 
 
 def write_json(path: Path, document: Any) -> None:
-    path.write_text(json.dumps(_plain(document), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-
-
-def _plain(value: Any) -> Any:
-    """The same in what JSON knows: numpy's numbers as numbers, undefined ones as null."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    path.write_text(json.dumps(as_json(document), indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def sha256(path: Path) -> str:

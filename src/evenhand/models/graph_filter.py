@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -126,7 +126,7 @@ class GraphFilter(ItemTable):
         }
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> GraphFilter:
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
         arrays = tensors["indptr"].numpy(), tensors["items"].numpy()
         linear, spectral = tensors["exponents"].tolist()
         return cls(*arrays, tensors["vectors"], tensors["gains"], linear, spectral)

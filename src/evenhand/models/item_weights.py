@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.data.interactions import Interactions, gather_rows
-from evenhand.data.recency import recency_counts
+from evenhand.data.interactions import Interactions, gather_rows, recency_counts
 from evenhand.models.base import Model
 from evenhand.models.topk import Score, first_list, top_by
 from evenhand.utils.errors import InputError
@@ -53,8 +52,13 @@ class ItemTable(ABC):
         return {name: torch.as_tensor(value) for name, value in named.items() if value is not None}
 
     @classmethod
-    @abstractmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> ItemTable: ...
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
+        found: dict[str, Any] = {}
+        for one in fields(cls):
+            if one.name in tensors or one.default is MISSING:
+                tensor = tensors[one.name]
+                found[one.name] = tensor.numpy() if one.type == "np.ndarray" else tensor
+        return cls(**found)
 
     @abstractmethod
     def fits(self, n_items: int) -> bool:
@@ -125,10 +129,6 @@ class DenseTable(ItemTable):
             found[self.items.cpu()] = self.weights[place].cpu()
         return found
 
-    @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> DenseTable:
-        return cls(tensors["weights"], tensors.get("items"))
-
     def fits(self, n_items: int) -> bool:
         items = torch.arange(n_items) if self.items is None else self.items
         return (
@@ -170,10 +170,6 @@ class SparseTable(ItemTable):
         found[torch.from_numpy(self.items[mine].astype(np.int64))] = torch.from_numpy(self.weights[mine])
         return found
 
-    @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> SparseTable:
-        return cls(*(tensors[name].numpy() for name in ("indptr", "items", "weights")))
-
     def fits(self, n_items: int) -> bool:
         return (
             (self.indptr.dtype, self.items.dtype, self.weights.dtype) == (np.int64, np.int32, np.float32)
@@ -199,10 +195,6 @@ class CountTable(ItemTable):
 
     def row(self, item: int, n_items: int) -> Tensor:
         raise InputError("a model of counts knows nothing of two items together; ask one of itemknn, ease or als.")
-
-    @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> CountTable:
-        return cls(tensors["counts"])
 
     def fits(self, n_items: int) -> bool:
         return (

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,9 +22,9 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions, gather_rows
 from evenhand.data.reading.columns import source_label
+from evenhand.models.filters import positions
 from evenhand.models.graph_filter import GraphFilter
-from evenhand.models.id_lookup import carried_titles, positions
-from evenhand.models.item_features import features, read_attributes
+from evenhand.models.item_files import carried_titles, features, read_attributes
 from evenhand.models.item_weights import CountTable, DenseTable, ItemTable, SparseTable, is_csr
 from evenhand.models.topk import Score
 from evenhand.utils.errors import InputError
@@ -86,11 +86,7 @@ class NewItems:
     def moved(self, pairs: Interactions) -> Interactions:
         """Pairs over the model's own items as pairs over all items."""
         return Interactions.from_pairs(
-            pairs.users,
-            self.places[pairs.items],
-            user_ids=pairs.user_ids,
-            item_ids=self.item_ids,
-            notes=pairs.notes,
+            pairs.users, self.places[pairs.items], user_ids=pairs.user_ids, item_ids=self.item_ids, notes=pairs.notes
         )
 
     def joined(self, of_known: Tensor, of_new: np.ndarray) -> Tensor:
@@ -289,7 +285,7 @@ class MixedTable(ItemTable):
         return {name: getattr(self, name) for name in _MIXED} | inner
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> MixedTable:
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
         kind = next(name.split(".")[1] for name in tensors if name.startswith("inner."))
         start = f"inner.{kind}."
         inner = {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}

@@ -8,23 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import HotRule
 from evenhand.data.reading.columns import source_label
+from evenhand.data.reading.read import as_interactions
 from evenhand.data.splits import Split, share_vocabulary
 from evenhand.metrics.lists import ListColumns, ListTable, read_lists
 from evenhand.metrics.users import NO_ITEM, UNKNOWN_ITEM, score_lists
-from evenhand.models.filters import as_interactions
 from evenhand.models.rerank_rules import METHODS, Block, Method, Popularity
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.text import count
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["METHODS", "Reranked", "rerank", "rerank_lists"]
 
@@ -108,9 +106,9 @@ def rerank_lists(
     trials: tuple[Trial, ...] = ()
     hot_words = None
     if truth is not None:
-        hot = hot if isinstance(hot, HotRule) else HotRule.parse(hot)
-        hot_words = hot.describe()
-        is_hot = hot.mask(Split(past, None, truth, "train and validation"))
+        hot_rule = HotRule.parse(hot)
+        hot_words = hot_rule.describe()
+        is_hot = hot_rule.mask(Split(past, None, truth, "train and validation"))
         trials = try_strengths(candidates, popularity, rule, k, truth, is_hot)
         strength = best_trial(trials, tolerance).strength
         had = candidates.within(truth)
@@ -197,8 +195,6 @@ class Candidates:
 
     def shown(self, rows: np.ndarray) -> pa.Table:
         """These rows [lists, k], -1 for none, as user, item, score, rank and, where there were seeds, seed."""
-        import pyarrow as pa
-
         table, place = self.table, np.nonzero(rows >= 0)
         assert table.scores is not None
         of, ranks, rows = place[0], place[1] + 1, rows[place]

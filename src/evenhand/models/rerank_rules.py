@@ -118,7 +118,13 @@ def calibrated(block: Block, strength: float, k: int) -> np.ndarray:
 
     Greedily maximises (1 - λ) Σ relevance - λ JS(history mix, list mix) over head, mid and tail.
     """
-    return _greedy(block, block.tiers, strength, k, _closeness)
+
+    def closeness(picked: np.ndarray, mix: np.ndarray) -> np.ndarray:
+        """How near the list's mix would come to the user's with one more of each group: minus the divergence."""
+        after = picked[:, None, :] + np.eye(mix.shape[1])
+        return -divergence(mix[:, None, :], after / after.sum(-1, keepdims=True))
+
+    return _greedy(block, block.tiers, strength, k, closeness)
 
 
 def xquad(block: Block, strength: float, k: int) -> np.ndarray:
@@ -127,12 +133,16 @@ def xquad(block: Block, strength: float, k: int) -> np.ndarray:
     Greedily takes the best (1 - λ) relevance + λ P(c | u) (1 - share of c in the list so far), where c,
     hot or cold, is the candidate's side.
     """
-    return _greedy(block, block.sides, strength, k, _smooth_need)
+
+    def need(picked: np.ndarray, mix: np.ndarray) -> np.ndarray:
+        return mix * (1 - picked / np.maximum(picked.sum(1, keepdims=True), 1))
+
+    return _greedy(block, block.sides, strength, k, need)
 
 
 def xquad_binary(block: Block, strength: float, k: int) -> np.ndarray:
     """`xquad` in its binary form: a side that has one item in the list needs no more."""
-    return _greedy(block, block.sides, strength, k, _binary_need)
+    return _greedy(block, block.sides, strength, k, lambda picked, mix: mix * (picked == 0))
 
 
 def compensated(block: Block, strength: float, k: int) -> np.ndarray:
@@ -166,21 +176,6 @@ def divergence(p: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 def _bits(p: np.ndarray) -> np.ndarray:
     return -(p * np.log2(p, out=np.zeros_like(p), where=p > 0)).sum(-1)
-
-
-def _closeness(picked: np.ndarray, mix: np.ndarray) -> np.ndarray:
-    """How near the list's mix would come to the user's with one more of each group: minus the divergence."""
-    n_groups = mix.shape[1]
-    after = picked[:, None, :] + np.eye(n_groups)
-    return -divergence(mix[:, None, :], after / after.sum(-1, keepdims=True))
-
-
-def _smooth_need(picked: np.ndarray, mix: np.ndarray) -> np.ndarray:
-    return mix * (1 - picked / np.maximum(picked.sum(1, keepdims=True), 1))
-
-
-def _binary_need(picked: np.ndarray, mix: np.ndarray) -> np.ndarray:
-    return mix * (picked == 0)
 
 
 def _greedy(block: Block, grouped: Grouping, strength: float, k: int, gain: Gain) -> np.ndarray:

@@ -19,7 +19,6 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from evenhand.data.reading.shared_ids import exchange_ids
 from evenhand.data.spread_log import SpreadLog
 from evenhand.data.write import Part, PartsFolder
 from evenhand.models.base import Model
@@ -27,7 +26,7 @@ from evenhand.models.filters import Asked
 from evenhand.models.folder import PARTS, check_ours, part_names, sha256, write_arrow, write_rest, write_tensors
 from evenhand.utils.atomic import atomic_folder
 from evenhand.utils.errors import InputError, RunError
-from evenhand.utils.spread_arrays import exchange_arrays
+from evenhand.utils.spread_arrays import exchange_arrays, exchange_ids
 from evenhand.utils.world import USER_BLOCK, Blocks, World
 
 _MOST_PARTS, _MOST_USERS, _TOGETHER = 64, 2**17, 64

@@ -14,8 +14,8 @@ import torch
 from evenhand.data.interactions import Interactions
 from evenhand.models.base import Model
 from evenhand.models.factors import FactorModel, load
+from evenhand.models.filters import positions
 from evenhand.models.folder import read_as
-from evenhand.models.id_lookup import positions
 from evenhand.utils.atomic import atomic_file, atomic_folder, check_folder
 from evenhand.utils.errors import InputError, unknown
 
@@ -60,16 +60,11 @@ def check_export(to: str, out: Path, force: bool) -> None:
 
 
 def _write_npz(model: FactorModel, users: np.ndarray, items: np.ndarray, out: Path) -> None:
+    ids = {"user_ids": _plain_ids(model.known.user_ids), "item_ids": _plain_ids(model.known.item_ids)}
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(out) as partial, partial.open("wb") as file:
-            np.savez(
-                file,
-                user_ids=_plain_ids(model.known.user_ids),
-                item_ids=_plain_ids(model.known.item_ids),
-                user_vectors=users,
-                item_vectors=items,
-            )
+            np.savez(file, **ids, user_vectors=users, item_vectors=items)  # type: ignore[arg-type]
     except OSError as problem:
         raise InputError(f"cannot write {out}: {problem.strerror or problem}.") from problem
 

@@ -37,8 +37,8 @@ from evenhand.paper.mse import mse_per_seed
 from evenhand.training.method import Conditions, Fit, RunOptions
 from evenhand.training.run import train, versions
 from evenhand.training.settings import resolve_device
+from evenhand.utils.atomic import one_process
 from evenhand.utils.errors import InputError, RunError, StoppedError
-from evenhand.utils.locks import one_process
 from evenhand.utils.progress import OnEpoch
 from evenhand.utils.text import count
 

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from evenhand.experiments.results import Document, Run
-from evenhand.metrics.student_t import t_quantile
+from evenhand.metrics.statistics import t_quantile
 from evenhand.paper.experiment import SWEEPS, TABLES, published_row
 from evenhand.paper.published import LOWER_IS_BETTER, Cell, cells
 from evenhand.utils.errors import InputError

@@ -77,7 +77,8 @@ def differences(folder: Path, labels: Sequence[str]) -> Iterator[tuple[str, str,
 
 def _compared_only(users: UserMetrics) -> UserMetrics:
     values = {name: array for name, array in users.values.items() if name in COMPARED}
-    return UserMetrics(users.k, users.users, values, {n: r for n, r in users.rates.items() if n in COMPARED})
+    sums = {name: array for name, array in users.sums.items() if name.partition(".")[0] in COMPARED}
+    return UserMetrics(users.k, users.users, values, sums)
 
 
 def _file_name(label: str) -> str:

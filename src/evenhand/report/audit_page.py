@@ -10,10 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 from markupsafe import Markup
 
-from evenhand.audit.document import write_text
 from evenhand.audit.result import Audit, Contrast, Finding, SystemRow
 from evenhand.audit.run_audit import audit as run_audit
 from evenhand.data.splits import Split
+from evenhand.data.write import write_text
 from evenhand.experiments.compare import CompareResult, Row
 from evenhand.experiments.verdict import ACCURACY, Answer
 from evenhand.metrics.catalogue import HISTORY

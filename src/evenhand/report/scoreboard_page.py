@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from evenhand.audit.document import write_text
+from evenhand.data.write import write_text
 from evenhand.metrics.catalogue import MEASURED, SCOREBOARD
 from evenhand.report.render import Cell, Column, Origin, Table, described, isolated, number, render, render_text
 from evenhand.utils.text import visible

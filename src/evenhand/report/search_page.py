@@ -9,8 +9,8 @@ from typing import Any
 
 import altair as alt
 
-from evenhand.audit.document import write_text
 from evenhand.audit.result import Estimate
+from evenhand.data.write import write_text
 from evenhand.experiments.goals import PICKS, Goal, accurate_first
 from evenhand.experiments.search_result import Trial, TuneResult, picked_trial
 from evenhand.report import charts

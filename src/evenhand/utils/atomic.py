@@ -1,7 +1,7 @@
-"""Files and folders that appear complete or not at all, whatever goes wrong while they are written.
+"""Files and folders that appear complete or not at all, and locks that other processes respect.
 
-New content is written beside its target under a temporary name, which is locked while its process lives. A
-killed process leaves it there unlocked, and the next process that writes to the same target removes it.
+New content is written beside its target under a temporary name, which is locked while its process lives. A killed
+process leaves it there unlocked, as the system frees its locks; the next one that writes to the same target removes it.
 """
 
 from __future__ import annotations
@@ -14,24 +14,31 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 from evenhand.utils.errors import InputError
-from evenhand.utils.locks import locked
+
+fcntl: ModuleType | None
+try:
+    import fcntl
+except ImportError:  # no such locks on this system
+    fcntl = None
 
 
 @contextmanager
 def atomic_file(target: Path) -> Iterator[Path]:
     """A new file beside `target` to write to; it replaces `target` when the block ends without an error."""
     remove_abandoned(target)
-    with _temporary(target, _new_file) as partial:
+    with _temporary(target, partial(Path.touch, exist_ok=False)) as beside:
         try:
-            yield partial
-            flush(partial)
-            os.replace(partial, target)
+            yield beside
+            flush(beside)
+            os.replace(beside, target)
             flush(target.parent)
         finally:
-            partial.unlink(missing_ok=True)
+            beside.unlink(missing_ok=True)
 
 
 def write_atomically(target: Path, content: bytes) -> None:
@@ -146,10 +153,6 @@ def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
             os.close(handle)
 
 
-def _new_file(path: Path) -> None:
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-
-
 def _is_still_there(handle: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(handle), path.stat())
@@ -203,3 +206,46 @@ def _move_files(stage: Path, target: Path, files: Sequence[str]) -> None:
                 os.replace(older / name, target / name)
         raise
     flush(target)
+
+
+def locked(path: Path, *, wait: bool, create: bool = False) -> int | None:
+    """A handle that holds the lock until it is closed; None where it cannot be had."""
+    if fcntl is None:
+        return None
+    try:
+        handle = os.open(path, os.O_CREAT | os.O_RDWR if create else os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:  # another process has it, or the file system knows no locks
+        os.close(handle)
+        return None
+    return handle
+
+
+@contextmanager
+def one_process(folder: Path, *, wait: bool = False) -> Iterator[None]:
+    """Refuse to work in a folder that another process works in, or wait."""
+    if fcntl is None:
+        yield
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as problem:
+        raise InputError(f"cannot write to {folder}: {problem.strerror}.") from problem
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"another process is working in {folder}; wait for it or choose another.") from None
+        except OSError:  # a file system without locks
+            pass
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # where nothing came of it, no empty folder stays behind
+                folder.rmdir()
+    finally:
+        os.close(handle)

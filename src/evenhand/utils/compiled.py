@@ -25,7 +25,7 @@ import numpy as np
 from numba import njit
 from numba.core.compiler_lock import global_compiler_lock
 
-from evenhand.utils.locks import locked
+from evenhand.utils.atomic import locked
 from evenhand.utils.working_time import compiling
 
 PACKAGE = Path(__file__).parents[1]

@@ -1,4 +1,4 @@
-"""Arrays of numbers that lie on many processes: exchanged, gathered, added up, and the n-th smallest of them all.
+"""Arrays that lie on many processes: exchanged, gathered, added up, and the n-th smallest of all their numbers.
 
 In a world of one process nothing is sent, and the same code does the same for that process alone.
 """
@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 import numpy as np
+import pyarrow as pa
 
 from evenhand.utils.world import World
 
@@ -25,6 +26,18 @@ def exchange_arrays(world: World, parts: Sequence[np.ndarray]) -> list[np.ndarra
     import torch
 
     return [got.numpy() for got in world.exchange([torch.from_numpy(np.ascontiguousarray(part)) for part in parts])]
+
+
+def exchange_ids(world: World, parts: Sequence[pa.Array]) -> list[pa.Array]:
+    """Send parts[r] to rank r; back comes what every rank had for this one. All are of one type, int64 or string."""
+    if world.size == 1:
+        return list(parts)
+    import torch
+
+    schema = pa.schema({"id": parts[0].type})
+    sent = [np.frombuffer(pa.record_batch([part], schema=schema).serialize(), dtype=np.uint8) for part in parts]
+    came = world.exchange([torch.from_numpy(one.copy()) for one in sent])
+    return [pa.ipc.read_record_batch(pa.py_buffer(one.numpy().tobytes()), schema).column(0) for one in came]
 
 
 def gather_columns(world: World, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

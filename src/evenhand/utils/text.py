@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -42,6 +43,17 @@ def one_line(message: object, longest: int = LONGEST) -> str:
 def first_line_of(error: BaseException) -> str:
     """What a library says of a mistake, for the end of a sentence of ours."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+
+
+def as_json(value: Any) -> Any:
+    """The same in what JSON knows: numpy's numbers as numbers, undefined ones as null."""
+    if isinstance(value, Mapping):
+        return {str(key): as_json(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(inner) for inner in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def json_text(document: Any, *, ascii_only: bool = False) -> str:

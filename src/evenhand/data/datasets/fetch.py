@@ -56,13 +56,7 @@ def folder_with(root: Path, name: str, files: tuple[str, ...]) -> Path | None:
 
 
 def install_archive(
-    url: str,
-    cache: Path,
-    name: str,
-    files: tuple[str, ...],
-    md5: str,
-    room: int,
-    progress: Progress | None = None,
+    url: str, cache: Path, name: str, files: tuple[str, ...], md5: str, room: int, progress: Progress | None = None
 ) -> Path:
     """Download a zip that holds `files`, check it, and leave it unpacked as cache/name.
 
@@ -71,7 +65,12 @@ def install_archive(
     """
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        _check_room(cache, room)
+        free = shutil.disk_usage(cache).free
+        if free < room:
+            raise InputError(
+                f"the disk of {cache} has {free:,} bytes free, but {room:,} are needed; make room, "
+                "or set EVENHAND_CACHE to a folder on another disk."
+            )
         with staging_folder(cache / name) as work:
             archive, content = work / "archive.zip", work / "content"
             _check_digest(url, download(url, archive, progress), md5)
@@ -79,7 +78,13 @@ def install_archive(
             found = folder_with(content, name, files)
             if found is None:
                 raise InputError(f"{url} is not {name}: it holds no {' and '.join(files)}.")
-            return _move_into_place(found, cache / name, files)
+            try:
+                os.replace(found, cache / name)
+            except OSError:
+                # Another process may have finished first; its copy passed the same checks.
+                if not all((cache / name / f).is_file() for f in files):
+                    raise
+            return cache / name
     except OSError as error:
         raise InputError(
             f"cannot write to the cache folder {cache} ({error.strerror or error}); "
@@ -163,15 +168,6 @@ def _unreachable(url: str, error: Exception) -> UnreachableError:
     return UnreachableError(f"cannot download {url} ({getattr(error, 'reason', None) or error})")
 
 
-def _check_room(cache: Path, room: int) -> None:
-    free = shutil.disk_usage(cache).free
-    if free < room:
-        raise InputError(
-            f"the disk of {cache} has {free:,} bytes free, but {room:,} are needed; make room, "
-            "or set EVENHAND_CACHE to a folder on another disk."
-        )
-
-
 def _check_digest(url: str, found: str, pinned: str) -> None:
     """The archive must be the one known here and, where the publisher says so, the one now published."""
     expected = [pinned]
@@ -217,13 +213,3 @@ def _check_members(members: list[zipfile.ZipInfo], called: str) -> None:
             files.add(path)
     if both := files & folders:
         raise InputError(f"{called} holds '{min(both)}' as a file and as a folder; not unpacked.")
-
-
-def _move_into_place(found: Path, target: Path, files: tuple[str, ...]) -> Path:
-    try:
-        os.replace(found, target)
-    except OSError:
-        # Another process may have finished first; its copy passed the same checks.
-        if not all((target / f).is_file() for f in files):
-            raise
-    return target

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -25,27 +26,10 @@ YAHOO_TEST = "ydata-ymusic-rating-study-v1_0-test.txt"
 COAT_SHAPE = (290, 300)
 _MOST_DIGITS = 18
 """Of an id that fits into 64 bits."""
-_GENRES_100K = [
-    "unknown",
-    "Action",
-    "Adventure",
-    "Animation",
-    "Children's",
-    "Comedy",
-    "Crime",
-    "Documentary",
-    "Drama",
-    "Fantasy",
-    "Film-Noir",
-    "Horror",
-    "Musical",
-    "Mystery",
-    "Romance",
-    "Sci-Fi",
-    "Thriller",
-    "War",
-    "Western",
-]
+_GENRES_100K = (
+    "unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary", "Drama", "Fantasy",
+    "Film-Noir", "Horror", "Musical", "Mystery", "Romance", "Sci-Fi", "Thriller", "War", "Western",
+)  # fmt: skip
 """In the order of their flags in u.item."""
 
 
@@ -60,19 +44,6 @@ class Parts:
     test: pa.Table | None = None
 
 
-def movielens_100k(folder: Path) -> Parts:
-    return Parts(_separated(folder / "u.data", has_timestamp=True))
-
-
-def movielens_1m(folder: Path) -> Parts:
-    return Parts(_separated(folder / "ratings.dat", has_timestamp=True))
-
-
-def yahoo_r3(folder: Path) -> Parts:
-    """Songs users chose to rate, and songs they were shown at random."""
-    return Parts(_separated(folder / YAHOO_TRAIN), _separated(folder / YAHOO_TEST))
-
-
 def coat(folder: Path) -> Parts:
     """Coats users chose to rate, and coats they were shown at random; a matrix each, 0 for no rating."""
     return Parts(_matrix(folder / "train.ascii"), _matrix(folder / "test.ascii"))
@@ -83,43 +54,29 @@ def adjacency(folder: Path) -> Parts:
     return Parts(_item_lines(folder / "train.txt"), _item_lines(folder / "test.txt"))
 
 
-def timed_log(folder: Path) -> Parts:
-    """A log of user, item and timestamp with a header."""
-    columns = [Column("user", "id", "user"), Column("item", "id", "item"), Column("timestamp", "time", "timestamp")]
-    return Parts(_ratings(folder / "log.csv", columns))
-
-
-def movielens_100k_titles(folder: Path) -> pa.Table:
-    rows = _text_rows(folder / "u.item", "|", at_least=5 + len(_GENRES_100K))
-    genres = [[g for g, flag in zip(_GENRES_100K, row[5:], strict=False) if flag == "1"] for row in rows]
-    return _titles(rows, genres)
-
-
-def movielens_1m_titles(folder: Path) -> pa.Table:
-    rows = _text_rows(folder / "movies.dat", "::", at_least=3)
-    return _titles(rows, [row[2].split("|") for row in rows])
-
-
-def _titles(rows: list[list[str]], genres: list[list[str]]) -> pa.Table:
-    return pa.table(
-        {
-            "item": pa.array([int(row[0]) for row in rows], pa.int64()),
-            "title": pa.array([row[1] for row in rows], pa.string()),
-            "genres": pa.array(genres, pa.list_(pa.string())),
-        }
-    )
-
-
-def _text_rows(path: Path, separator: str, at_least: int) -> list[list[str]]:
+def _titles(path: Path, separator: str, fields: int, genres: Callable[[list[str]], list[str]]) -> pa.Table:
+    """Lines of an id, a title and more `fields`, which say the genres."""
     rows = []
     for number, line in enumerate(path.read_text("latin-1").split("\n"), start=1):
         if not line.strip():
             continue
         row = line.rstrip("\r").split(separator)
-        if len(row) < at_least or not (row[0].encode().isdigit() and len(row[0]) <= _MOST_DIGITS):
+        if len(row) < fields or not (row[0].encode().isdigit() and len(row[0]) <= _MOST_DIGITS):
             raise InputError(f"'{path}', line {number}: expected an id, a title and genres between '{separator}'.")
-        rows.append(row)
-    return rows
+        rows.append({"item": int(row[0]), "title": row[1], "genres": genres(row)})
+    kinds = {"item": pa.int64(), "title": pa.string(), "genres": pa.list_(pa.string())}
+    return pa.Table.from_pylist(rows, pa.schema(kinds))
+
+
+def movielens_100k_titles(folder: Path) -> pa.Table:
+    def flagged(row: list[str]) -> list[str]:
+        return [genre for genre, flag in zip(_GENRES_100K, row[5:], strict=False) if flag == "1"]
+
+    return _titles(folder / "u.item", "|", 5 + len(_GENRES_100K), flagged)
+
+
+def movielens_1m_titles(folder: Path) -> pa.Table:
+    return _titles(folder / "movies.dat", "::", 3, lambda row: row[2].split("|"))
 
 
 def _item_lines(path: Path) -> pa.Table:
@@ -127,15 +84,10 @@ def _item_lines(path: Path) -> pa.Table:
     return pa.table({"user": users, "item": items} | ({} if order is None else {"timestamp": order}))
 
 
-def _separated(path: Path, *, has_timestamp: bool = False) -> pa.Table:
-    """Rows of user, item, rating and perhaps timestamp, without a header."""
-    columns = [Column("user", "id", "user"), Column("item", "id", "item"), Column("rating", "number", "rating")]
-    if has_timestamp:
-        columns.append(Column("timestamp", "time", "timestamp"))
-    return _ratings(path, columns, header=False)
-
-
-def _ratings(path: Path, columns: list[Column], header: bool | None = None) -> pa.Table:
+def _rows(path: Path, *numbers: Literal["rating", "timestamp"], header: bool = False) -> pa.Table:
+    """Rows of user, item and these numbers."""
+    columns = [Column("user", "id", "user"), Column("item", "id", "item")]
+    columns += [Column(name, "number" if name == "rating" else "time", name) for name in numbers]
     table = read_columns(path, columns, header=header)
     for name in ("user", "item"):
         if not pa.types.is_integer(table.schema.field(name).type.value_type):
@@ -235,7 +187,7 @@ DATASETS: dict[str, DatasetInfo] = {
             source="https://grouplens.org/datasets/movielens/100k/",
             licence=_MOVIELENS_TERMS,
             files=("u.data",),
-            read=movielens_100k,
+            read=lambda folder: Parts(_rows(folder / "u.data", "rating", "timestamp")),
             read_titles=movielens_100k_titles,
             md5="0e33842e24a9c977be4e0107933c0723",
             room=30_000_000,
@@ -246,7 +198,7 @@ DATASETS: dict[str, DatasetInfo] = {
             source="https://grouplens.org/datasets/movielens/1m/",
             licence=_MOVIELENS_TERMS,
             files=("ratings.dat",),
-            read=movielens_1m,
+            read=lambda folder: Parts(_rows(folder / "ratings.dat", "rating", "timestamp")),
             read_titles=movielens_1m_titles,
             md5="c4d9eecfca2ab87c1945afe126590906",
             room=40_000_000,
@@ -258,7 +210,7 @@ DATASETS: dict[str, DatasetInfo] = {
             licence="Licensed to each signatory by Yahoo Webscope; may not be passed on.",
             files=(YAHOO_TRAIN, YAHOO_TEST),
             test_parts=("random", "randomised"),
-            read=yahoo_r3,
+            read=lambda folder: Parts(_rows(folder / YAHOO_TRAIN, "rating"), _rows(folder / YAHOO_TEST, "rating")),
         ),
         DatasetInfo(
             name="coat",
@@ -282,7 +234,7 @@ DATASETS: dict[str, DatasetInfo] = {
             source="https://jmcauley.ucsd.edu/data/amazon/",
             licence=_READ_ONLY_TERMS,
             files=("log.csv",),
-            read=timed_log,
+            read=lambda folder: Parts(_rows(folder / "log.csv", "timestamp", header=True)),
         ),
     )
 }

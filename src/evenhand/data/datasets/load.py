@@ -13,27 +13,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenhand.data.datasets.fetch import (
-    Progress,
-    UnreachableError,
-    cache_folder,
-    folder_with,
-    install_archive,
-    unpack,
-)
+from evenhand.data.datasets.fetch import Progress, UnreachableError, cache_folder, folder_with, install_archive, unpack
 from evenhand.data.datasets.known import DATASETS, DatasetInfo, Parts
 from evenhand.data.interactions import Interactions
 from evenhand.data.simulate import Simulation, simulate
+from evenhand.data.splits import Split, given_split
 from evenhand.utils.errors import InputError, unknown
-
-if TYPE_CHECKING:
-    from evenhand.data.splits import Split
 
 Place = str | os.PathLike[str] | None
 """Where a dataset is looked for first."""
@@ -86,8 +76,6 @@ def load_split(
     no effect. Where there are several and none was named, a note says which it is. `validation_how` is the rule by
     which validation is drawn (see `split_rules.RULES`), by default at random.
     """
-    from evenhand.data.splits import given_split
-
     info = _info(name)
     part = info.test_parts[0] if test_part is None else test_part
     if part not in info.test_parts:
@@ -216,18 +204,14 @@ def _locate(info: DatasetInfo, data_dir: Place) -> Path | None:
         if not given.exists():
             raise InputError(f"data_dir {given} does not exist.")
         if given.is_file():
-            return _from_file(info, given)
+            if given.suffix == ".zip":
+                return given
+            if given.name not in info.files or not all((given.parent / f).is_file() for f in info.files):
+                raise InputError(f"{given} is not {info.name}; {info.how_to_get}")
+            return given.parent
         if (found := _from_folder(info, given)) is not None:
             return found
     return _from_folder(info, cache_folder())
-
-
-def _from_file(info: DatasetInfo, file: Path) -> Path:
-    if file.suffix == ".zip":
-        return file
-    if file.name not in info.files or not all((file.parent / f).is_file() for f in info.files):
-        raise InputError(f"{file} is not {info.name}; {info.how_to_get}")
-    return file.parent
 
 
 def _from_folder(info: DatasetInfo, root: Path) -> Path | None:

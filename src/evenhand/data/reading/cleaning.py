@@ -167,7 +167,9 @@ def _as_ids(loaded: Loaded, role: str, values: pa.Array) -> pa.Array:
     if pa.types.is_null(kind):
         return values.cast(pa.string())
     if is_string(kind):
-        return _integers_if_exact(values) if loaded.is_text else values
+        # Text is an integer if it is just how that one is written, as '007' is not.
+        exact = loaded.is_text and pc.all(pc.match_substring_regex(values.drop_null(), r"^(0|-?[1-9][0-9]*)$")).as_py()
+        return _int64_or_string(values) if exact else values
     if pa.types.is_integer(kind):
         return _int64_or_string(values)
     if pa.types.is_floating(kind):
@@ -179,12 +181,6 @@ def _as_ids(loaded: Loaded, role: str, values: pa.Array) -> pa.Array:
                 f"{loaded.called(role)} has type {kind} with fractional values; convert it to integers or strings."
             ) from None
     raise InputError(f"{loaded.called(role)} has type {kind}; ids must be integers or strings.")
-
-
-def _integers_if_exact(values: pa.Array) -> pa.Array:
-    """int64 if every text is just how that integer is written ('007' is not), else the texts."""
-    exact = pc.all(pc.match_substring_regex(values.drop_null(), r"^(0|-?[1-9][0-9]*)$")).as_py()
-    return _int64_or_string(values) if exact else values
 
 
 def _int64_or_string(values: pa.Array) -> pa.Array:

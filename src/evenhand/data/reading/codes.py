@@ -164,11 +164,7 @@ def keys_instead(users: np.ndarray, items: np.ndarray, n_items: int) -> np.ndarr
 
 
 def collect(
-    key: np.ndarray,
-    n_users: int,
-    n_items: int,
-    ratings: np.ndarray | None = None,
-    timestamps: np.ndarray | None = None,
+    key: np.ndarray, n_users: int, n_items: int, ratings: np.ndarray | None = None, timestamps: np.ndarray | None = None
 ) -> Pairs:
     """Unique pairs out of keys, which are used up; of repeated ones the latest stays, or the last.
 
@@ -192,13 +188,7 @@ def collect(
     items = np.empty(len(key), dtype=np.int32)
     for part in from_the_end(key):
         items[part] = key[part] % max(n_items, 1)
-    return Pairs(
-        indptr,
-        items,
-        _taken(ratings, order, np.float32),
-        _taken(timestamps, order, np.float64),
-        repeats,
-    )
+    return Pairs(indptr, items, _taken(ratings, order, np.float32), _taken(timestamps, order, np.float64), repeats)
 
 
 def _sorted_with_order(key: np.ndarray, n_keys: int) -> tuple[np.ndarray, np.ndarray]:

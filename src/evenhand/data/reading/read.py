@@ -16,16 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.cleaning import (
-    ReadOptions,
-    compacted,
-    encode_ids,
-    net_purchases,
-    no_such_rating,
-    skipped,
-    to_numbers,
-    wanted_rows,
-)
+from evenhand.data.reading import cleaning
+from evenhand.data.reading.cleaning import ReadOptions, compacted, encode_ids, to_numbers
 from evenhand.data.reading.codes import Codes
 from evenhand.data.reading.columns import (
     Column,
@@ -47,13 +39,13 @@ from evenhand.utils.text import count
 __all__ = ["Column", "read_columns", "read_interactions", "source_label"]
 
 
-def read_interactions(source: Any, **options: Any) -> Interactions:
-    """What `Interactions.read` does, with the same options and `allow_small` (see `ReadOptions`).
+def read_interactions(source: Any, asked: ReadOptions | None = None, **options: Any) -> Interactions:
+    """What `Interactions.read` does, with `ReadOptions` as a whole or one by one.
 
     Rows that are left out count as if they were not in the source: users and items that have only such rows leave
     the vocabulary too.
     """
-    asked = ReadOptions(**options)
+    asked = asked or ReadOptions(**options)
     with faults_reported(source_label(source)):
         loaded = _load(source, asked.columns, asked.header)
         users, user_ids = encode_ids(loaded, "user", strict=asked.strict)
@@ -64,20 +56,21 @@ def read_interactions(source: Any, **options: Any) -> Interactions:
             loaded = loaded.without(column.role)
     label, notes = loaded.label, loaded.notes
     keep = (users >= 0) & (items >= 0)
-    cleaned = skipped(wanted_rows(loaded, keep, numbers, asked))
+    cleaned = cleaning.skipped(cleaning.wanted_rows(loaded, keep, numbers, asked))
     ratings, least = numbers["rating"], asked.min_rating
     if least is not None and not (ratings is not None and (ratings >= least).any()):
-        raise no_such_rating(label, least)
+        raise cleaning.no_such_rating(label, least)
     if asked.weight is not None:
         amounts = numbers.pop("weight")
-        more, said = net_purchases(users, items, len(item_ids), amounts, keep, label)
+        more, said = cleaning.net_purchases(users, items, len(item_ids), amounts, keep, label)
         keep, cleaned = keep & more, cleaned + said
     if not keep.any():
         raise InputError(f"no row of {label} is left: {'; '.join(cleaned)}.")
     if not keep.all():
         users, user_ids = compacted(users[keep], user_ids)
         items, item_ids = compacted(items[keep], item_ids)
-        numbers = {role: None if values is None else _unless_empty(values[keep]) for role, values in numbers.items()}
+        kept = {role: values[keep] for role, values in numbers.items() if values is not None}
+        numbers = {role: None if np.isnan(kept.get(role, np.nan)).all() else kept[role] for role in numbers}
     asked.check_items(len(item_ids), label)
     ratings = numbers["rating"]
     if ratings is not None:
@@ -86,15 +79,15 @@ def read_interactions(source: Any, **options: Any) -> Interactions:
     del loaded, keep
     pa.default_memory_pool().release_unused()
     return Interactions.from_codes(
-        users,
-        items,
-        user_ids,
-        item_ids,
-        ratings=ratings,
-        timestamps=numbers["timestamp"],
-        notes=notes,
-        cleaned=cleaned,
+        (users, items), (user_ids, item_ids), ratings, numbers["timestamp"], notes=notes, cleaned=cleaned
     )
+
+
+def as_interactions(source: Any, **options: Any) -> Interactions:
+    """Interactions as they are, and what a file or table holds, however small."""
+    if isinstance(source, Interactions):
+        return source
+    return read_interactions(source, **{"allow_small": True} | options)
 
 
 def read_columns(
@@ -158,10 +151,6 @@ def _numbers(loaded: Loaded, role: str, kind: str) -> np.ndarray | None:
         return None
     column = to_numbers(loaded, role, kind)
     return None if column.null_count == len(column) else column.to_numpy()
-
-
-def _unless_empty(numbers: np.ndarray) -> np.ndarray | None:
-    return None if np.isnan(numbers).all() else numbers
 
 
 def _load(source: Any, columns: Sequence[Column], header: bool | None) -> Loaded:

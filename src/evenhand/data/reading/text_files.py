@@ -148,26 +148,18 @@ def _first_line(file: File, latin: bool) -> tuple[int, str, str]:
 
 def _survey(file: File, start: int, line: str, encoding: str, header: bool | None) -> TextFile:
     first = line.rstrip("\r\n")
-    separator = _separator(first, file.ending)
+    expected = TEXT_ENDINGS.get(file.ending)
+    order = SEPARATORS if expected is None else (expected, *SEPARATORS)
+    separator = next((one for one in order if one in first), expected)
     if separator is None:
         raise InputError(f"cannot tell what kind of file {file.label} is; name it .csv, .tsv, .dat or .parquet.")
     header = file.ending not in HEADERLESS_ENDINGS if header is None else header
-    fields = first.split("::") if separator == "::" else _csv_fields(first, separator, file.label)
+    try:
+        fields = first.split("::") if separator == "::" else next(csv.reader([first], delimiter=separator))
+    except csv.Error as error:
+        raise InputError(f"the first line of {file.label} cannot be read: {first_line_of(error)}.") from None
     after = start + len(line.encode(encoding))
     return TextFile(file, separator, header, tuple(fields), after if header else start, encoding)
-
-
-def _separator(first: str, ending: str) -> str | None:
-    expected = TEXT_ENDINGS.get(ending)
-    order = SEPARATORS if expected is None else (expected, *SEPARATORS)
-    return next((separator for separator in order if separator in first), expected)
-
-
-def _csv_fields(line: str, separator: str, label: str) -> list[str]:
-    try:
-        return next(csv.reader([line], delimiter=separator))
-    except csv.Error as error:
-        raise InputError(f"the first line of {label} cannot be read: {first_line_of(error)}.") from None
 
 
 def _pick_by_position(columns: Sequence[Column], text: TextFile) -> dict[str, int]:
@@ -220,9 +212,7 @@ def _options(
     return {
         "read_options": arrow_csv.ReadOptions(column_names=names, block_size=block, encoding=text.encoding),
         "parse_options": arrow_csv.ParseOptions(
-            delimiter=text.delimiter,
-            quote_char='"' if text.quoted else False,
-            newlines_in_values=text.quoted,
+            delimiter=text.delimiter, quote_char='"' if text.quoted else False, newlines_in_values=text.quoted
         ),
         "convert_options": arrow_csv.ConvertOptions(
             column_types=types,

@@ -1,7 +1,8 @@
-"""Attributes of items as one sparse matrix: categories, numbers, texts and given vectors, each column as it is.
+"""What a file of items says of them: groups to be fair to, rows that meet a condition, titles, and attributes.
 
-What is learned of the columns (which categories there are, how rare a word is, where numbers lie) comes from the rows
-of items that a model knows; a row of a new item never changes another one's features.
+Attributes become one sparse matrix: categories, numbers, texts and given vectors, each column as it is. What is learned
+of the columns (which categories there are, how rare a word is, where numbers lie) comes from the rows of items that a
+model knows; a row of a new item never changes another one's features.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any, Literal, get_args
 from zlib import crc32
@@ -18,9 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
 
-from evenhand.data.reading.columns import is_string, source_label
-from evenhand.data.reading.read import column_names, read_table
+from evenhand.data.interactions import Interactions
+from evenhand.data.reading.cleaning import codes_and_ids
+from evenhand.data.reading.columns import Column, NoRowsError, is_string, source_label
+from evenhand.data.reading.read import column_names, read_columns, read_table
+from evenhand.models.filters import positions
 from evenhand.utils.errors import InputError, unknown
+from evenhand.utils.text import count, first_line_of
 
 Kind = Literal["category", "number", "text", "vector"]
 
@@ -30,6 +37,106 @@ MOST_CATEGORIES = 1000
 """The most frequent values of a column count, the others do not."""
 KNOTS = 10
 """Numbers are interpolated between this number of quantiles."""
+_SHOWN = 5
+"""How many ids a message names."""
+
+
+def read_groups(source: str, data: Interactions, item: str = "item") -> tuple[int, ...]:
+    """The group of every item of `data`, from `FILE:COLUMN`; groups are numbered in the order of their names.
+
+    Every item must have just one group: without one a sampler could not draw it. Items and groups
+    that do not occur in `data` are passed over.
+    """
+    file, colon, column = source.rpartition(":")
+    if not colon or not file or not column:
+        raise InputError(f"groups are given as FILE:COLUMN, not '{source}'.")
+    table = read_columns(file, [Column("item", "id", item), Column("group", "id", column)])
+    rows, ids = codes_and_ids(table["item"])
+    groups, _ = codes_and_ids(table["group"])
+    group_of = np.empty(len(ids), dtype=np.int64)
+    group_of[rows] = groups
+    torn = np.unique(rows[group_of[rows] != groups])
+    if len(torn):
+        raise InputError(f"{source_label(file)} gives several groups to {_some(ids.take(pa.array(torn)))}.")
+
+    wanted = data.item_ids
+    if ids.type != wanted.type:
+        ids, wanted = ids.cast(pa.string()), wanted.cast(pa.string())
+    place = pc.index_in(wanted, value_set=ids)
+    missing = wanted.filter(place.is_null())
+    if len(missing):
+        raise InputError(f"{source_label(file)} gives no group to {_some(missing)} of {len(wanted):,}.")
+    _, numbered = np.unique(group_of[np.asarray(place)], return_inverse=True)
+    return tuple(numbered.tolist())
+
+
+def _some(ids: pa.Array) -> str:
+    """`7 items (a, b, c, d, e…)`."""
+    names = ", ".join(str(name) for name in ids[:_SHOWN].to_pylist())
+    return f"{count(len(ids), 'item')} ({names}{'…' if len(ids) > _SHOWN else ''})"
+
+
+def items_where(source: Any, item: str, where: str) -> pa.Array:
+    """The ids of the rows for which a condition such as `stock > 0 and category = 'hat'` is true, by DuckDB.
+
+    `item` is the column of ids.
+    """
+    if find_spec("duckdb") is None:
+        raise InputError("--where needs DuckDB; install it with: pip install 'evenhand[sql]'.")
+    duckdb: Any = import_module("duckdb")
+    try:
+        table = read_table(source, item)
+    except NoRowsError:
+        return pa.array([], pa.string())
+    row = "row"
+    while row in table.column_names:
+        row += "_"
+    ids = table[item].cast(table[item].type.value_type)
+    plain = table.set_column(table.column_names.index(item), item, ids)
+    try:
+        # A condition, not a statement; and it reads no file.
+        with duckdb.connect(config={"enable_external_access": "false"}) as database:
+            rows = database.from_arrow(plain.append_column(row, pa.array(np.arange(len(plain)))))
+            found = rows.filter(where).project(f'"{row}"').fetchnumpy()[row]
+    except duckdb.Error as problem:
+        raise InputError(
+            f'--where "{where}" on {source_label(source)}: {first_line_of(problem).rstrip("!")}.'
+        ) from None
+    return ids.take(pa.array(np.sort(np.asarray(found)))).combine_chunks().drop_null().unique()
+
+
+def read_titles(source: Any, item_ids: pa.Array, *, item: str = "item", title: str = "title") -> pa.Array:
+    """string [n_items]: the title of every item, null where the file has none; of repeated ids the first counts."""
+    table = read_columns(source, [Column("item", "id", item), Column("title", "text", title)], strict=False)
+    ids = table["item"].cast(table["item"].type.value_type).combine_chunks()
+    found = _first_rows(ids, item_ids)
+    if len(item_ids) and (found < 0).all():
+        raise InputError(f"{source_label(source)} has no title for any item of the model; check the column '{item}'.")
+    return _taken(table["title"], found)
+
+
+def carried_titles(titles: pa.Array | None, old_ids: pa.Array, new_ids: pa.Array) -> pa.Array | None:
+    """The titles of the old items where these stand among the new ones."""
+    return None if titles is None else _taken(titles, positions(new_ids, old_ids))
+
+
+def note_on(titles: pa.Array) -> list[str]:
+    """How many items have no title, where some have none."""
+    return [f"{count(titles.null_count, 'item')} of {len(titles):,} without a title."] if titles.null_count else []
+
+
+def _first_rows(ids: pa.Array, item_ids: pa.Array) -> np.ndarray:
+    """int64 [n_items]: the first row of each item's id, -1 where there is none."""
+    there = positions(ids, item_ids)
+    place = np.full(len(item_ids), -1, dtype=np.int64)
+    rows = np.flatnonzero(there >= 0)[::-1]
+    place[there[rows]] = rows
+    return place
+
+
+def _taken(titles: Any, place: np.ndarray) -> pa.Array:
+    texts = pa.chunked_array([titles]) if isinstance(titles, pa.Array) else titles
+    return pa.concat_arrays([pa.array([], pa.string()), *texts.take(pa.array(place, mask=place < 0)).chunks])
 
 
 def read_attributes(source: Any, item: str, attributes: str | Iterable[str] | None) -> tuple[pa.Array, pa.Table]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import evenhand as eh
-from evenhand.data.database import check_database, without_password, write_database
+from evenhand.data.write import check_database, without_password, write_database
 from evenhand.utils.errors import InputError
 from postgres_server import PASSWORD, QUOTED, server
 from run_cli import evenhand, small_log, write_log
@@ -118,7 +118,7 @@ def test_without_the_driver_or_a_database_one_sentence_says_so(tmp_path: Path) -
     evenhand("train", tmp_path / "log.csv", "--method", "popular", "--out", tmp_path / "model")
     with (
         patch.dict(sys.modules, {"adbc_driver_postgresql": None}),
-        patch("evenhand.data.database.find_spec", lambda _: None),
+        patch("evenhand.data.write.find_spec", lambda _: None),
     ):
         ended = evenhand("recommend", tmp_path / "model", "--out", "postgresql://localhost:1/shop")
     assert ended.code == 2

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.item_files import items_where, read_groups
 from evenhand.data.write import write_table
+from evenhand.models.item_files import items_where, read_groups
 from evenhand.utils.errors import InputError
 
 LOG = Interactions.from_pairs([0, 0, 1, 1], [0, 1, 2, 3], item_ids=pa.array([10, 20, 30, 40]))
@@ -142,6 +142,6 @@ def test_a_wrong_condition_is_one_sentence(where: str, message: str) -> None:
 
 def test_without_duckdb_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     real = util.find_spec
-    monkeypatch.setattr("evenhand.data.item_files.find_spec", lambda name: None if name == "duckdb" else real(name))
+    monkeypatch.setattr("evenhand.models.item_files.find_spec", lambda name: None if name == "duckdb" else real(name))
     with pytest.raises(InputError, match=r"pip install 'evenhand\[sql\]'"):
         items_where(ITEMS, "sku", "stock > 0")

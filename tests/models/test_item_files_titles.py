@@ -10,7 +10,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.models.folder import write_arrow
-from evenhand.models.id_lookup import carried_titles, read_titles
+from evenhand.models.item_files import carried_titles, read_titles
 from evenhand.utils.errors import InputError
 from small_model import model
 
