@@ -140,12 +140,7 @@ class Tried:
     """The method before its recency was settled, by which it is kept."""
 
     def record(self, share: float) -> dict[str, Any]:
-        return {
-            "part": part_name(self.method),
-            "ndcg": self.ndcg,
-            "seconds": round(self.seconds, 2),
-            "share": share,
-        }
+        return {"part": part_name(self.method), "ndcg": self.ndcg, "seconds": round(self.seconds, 2), "share": share}
 
 
 @dataclass(eq=False)

@@ -190,7 +190,7 @@ def _print(result: CompareResult, title: str, folder: Path | None, report: Path 
             f"trained {times}",
             *show.compile_note(),
             *shortened,
-        ],
+        ]
     )
     if len(result.answers) > 1:
         print()

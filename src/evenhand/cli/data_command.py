@@ -49,12 +49,7 @@ def list_(data_dir: opt.DataDir = None, json: opt.Json = False) -> None:
 
 
 @app.command("describe")
-def describe(
-    data: opt.Data,
-    reading: opt.Reading,
-    json: opt.Json = False,
-    data_dir: opt.DataDir = None,
-) -> None:
+def describe(data: opt.Data, reading: opt.Reading, json: opt.Json = False, data_dir: opt.DataDir = None) -> None:
     """Describe a dataset or a file: size, density, and how skewed its popularity is."""
     from evenhand.cli import inputs, show
     from evenhand.data.describe import describe as summarise
@@ -69,14 +64,8 @@ def describe(
         ("items", f"{found.items:,}"),
         ("interactions", f"{found.pairs:,}"),
         ("density", f"{100 * found.density:.3g} %"),
-        (
-            "items per user",
-            f"{found.activity_min:,} to {found.activity_max:,}, median {found.activity_median:g}",
-        ),
-        (
-            "popularity",
-            f"Gini {found.popularity_gini:.3f}; the hottest 15 % hold {100 * found.hot_share:.1f} %",
-        ),
+        ("items per user", f"{found.activity_min:,} to {found.activity_max:,}, median {found.activity_median:g}"),
+        ("popularity", f"Gini {found.popularity_gini:.3f}; the hottest 15 % hold {100 * found.hot_share:.1f} %"),
     ):
         screen.print(f"{label:15} {value}", highlight=False)
     show.print_notes(found.notes)
@@ -138,10 +127,7 @@ def split(
 
 
 @app.command("fetch")
-def fetch(
-    name: Annotated[str, typer.Argument(help="A dataset's name.")],
-    json: opt.Json = False,
-) -> None:
+def fetch(name: Annotated[str, typer.Argument(help="A dataset's name.")], json: opt.Json = False) -> None:
     """Download a dataset into the cache folder, where its terms allow that."""
     from evenhand.cli import show
     from evenhand.data.datasets.load import fetch_dataset

@@ -13,8 +13,7 @@ from evenhand.cli import options as opt
 
 def command(
     recs: Annotated[
-        str,
-        typer.Argument(help="Lists, with columns user, item and rank or score; optionally seed and name."),
+        str, typer.Argument(help="Lists, with columns user, item and rank or score; optionally seed and name.")
     ],
     train: Annotated[str, "The interactions the lists were made from."],
     test: Annotated[str, "The interactions that were held out."],

@@ -34,7 +34,7 @@ def command(json: opt.Json = False) -> None:
         show.print_listing(headings, [_cells(entry) for entry in entries])
     show.print_sentence(
         "\nParameters: name=default (the range that `evenhand tune` searches; :log by orders of magnitude). "
-        "METHOD@OTHER is the loss of one method with the negatives of another.",
+        "METHOD@OTHER is the loss of one method with the negatives of another."
     )
 
 

@@ -34,5 +34,5 @@ def command(json: opt.Json = False) -> None:
     show.print_sentence(
         "\n↑ higher is better, ↓ lower. Averages: users (mean over all), served (over users with a list), paper (over "
         "all, an empty denominator as 0), defined (over users with a denominator), pooled (of sums over all users), "
-        "items (of every item's slots). docs/metrics.md defines the symbols.",
+        "items (of every item's slots). docs/metrics.md defines the symbols."
     )

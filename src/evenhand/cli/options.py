@@ -29,8 +29,7 @@ def check_over_ranks(command: str) -> None:
 
 
 Data = Annotated[
-    str,
-    typer.Argument(help="A dataset's name (see `evenhand data list`), a file, a folder, s3://…, or - for stdin."),
+    str, typer.Argument(help="A dataset's name (see `evenhand data list`), a file, a folder, s3://…, or - for stdin.")
 ]
 DataDir = Annotated[str | None, "Where to look for a named dataset first.", "Reading"]
 Resume = Annotated[bool, "Go on with the interrupted run in --out."]

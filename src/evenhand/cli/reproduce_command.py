@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from evenhand.paper.experiment import Experiment
 
 app = typer.Typer(
-    help="Run the paper's tables again with error bars; a grid that was interrupted goes on.",
-    no_args_is_help=True,
+    help="Run the paper's tables again with error bars; a grid that was interrupted goes on.", no_args_is_help=True
 )
 _ANSWERS = {True: "yes", False: "no", None: "?"}
 Out = Annotated[str, typer.Option("--out", help="Folder of the results; what is finished there is not run again.")]

@@ -73,7 +73,7 @@ def command(
         _print_choice(found, k, allowed)
     show.print_notes(notes)
     show.print_sentence(
-        f"{len(found.table):,} recommendations written to {to} ({method}, strength {found.strength:g}).",
+        f"{len(found.table):,} recommendations written to {to} ({method}, strength {found.strength:g})."
     )
 
 

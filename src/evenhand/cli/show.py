@@ -187,10 +187,7 @@ def _lines(rows: Sequence[Row], metrics: Sequence[str], digits: int) -> list[Tex
         heading = Text(f"{name} {METRICS[name].arrow}", style="bold")
         stars = [None if _silent(row, name) else best for row in rows]
         columns.append(
-            [
-                heading,
-                *(_cell(row.metrics[name], digits, star) for row, star in zip(rows, stars, strict=True)),
-            ]
+            [heading, *(_cell(row.metrics[name], digits, star) for row, star in zip(rows, stars, strict=True))]
         )
     return _aligned(columns)
 

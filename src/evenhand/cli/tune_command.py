@@ -50,8 +50,7 @@ def command(
     model: Annotated[str | None, "Then train what was chosen, and write the model to this folder."] = None,
     refit: Annotated[bool, "Train that model on all data, test included: for production."] = False,
     ranges: Annotated[
-        list[str] | None,
-        typer.Option("--range", help="Search here: key=low..high, key=low..high:log, key=a,b."),
+        list[str] | None, typer.Option("--range", help="Search here: key=low..high, key=low..high:log, key=a,b.")
     ] = None,
     fix: Annotated[list[str] | None, "Do not search this: key=value."] = None,
     storage: Annotated[str | None, "A database's URL to keep the trials in, instead of the folder."] = None,
@@ -75,24 +74,12 @@ def command(
     chosen = check_pick(pick, len(parse_goals(metric)))
     check_model_folder(model, out, refit, force)
     plan = make_plan(
-        data,
-        [method],
-        training,
-        sampling,
-        splitting,
-        reading,
-        k="10",
-        data_dir=data_dir,
-        out=None,
-        force=force,
+        data, [method], training, sampling, splitting, reading, k="10", data_dir=data_dir, out=None, force=force
     )
     (one,) = plan.methods
     fixed = fixed_values(one, fix or [], training, sampling)
     with tracking(track, f"tune {one.label}") as record:
-        with (
-            search_folder(out, force, local=storage is None) as journal,
-            task(f"{one.label}, trials") as on_trial,
-        ):
+        with search_folder(out, force, local=storage is None) as journal, task(f"{one.label}, trials") as on_trial:
             result = tune(
                 plan.source.split,
                 one,

@@ -163,10 +163,7 @@ def _answer_table(answers: Mapping[str, Answer]) -> Table:
     """What each test says of each method: accuracy with its interval, the choice for the aim marked."""
     first = next(iter(answers.values()))
     rows: list[tuple[str | Cell, ...]] = [
-        (
-            label,
-            *(measured(one.values[label][ACCURACY], best=label == one.best) for one in answers.values()),
-        )
+        (label, *(measured(one.values[label][ACCURACY], best=label == one.best) for one in answers.values()))
         for label in first.values
     ]
     columns = [Column("System"), *(Column(one.title, _chosen(one), higher_is_better=True) for one in answers.values())]

@@ -160,10 +160,7 @@ def scoreboard_page(board: Mapping[str, Any], origin: Origin | None = None) -> s
         sources=_sources(board, shown),
         words=[
             *((described(name).title, described(name).meaning) for name in ("exposure_gap", "top_tenth_share")),
-            (
-                "seconds",
-                "of the processor (on a GPU: of the clock), for search on validation, all seeds, evaluation",
-            ),
+            ("seconds", "of the processor (on a GPU: of the clock), for search on validation, all seeds, evaluation"),
             ("memory", "the most that the method's own process held"),
         ],
     )

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 MOST_QUANTITIES = 8
 NEGATIVES = {
-    "hot_share": (
-        "Hot negatives",
-        "hot items",
-        "The share of hot items among the sampled negatives, epoch by epoch.",
-    ),
+    "hot_share": ("Hot negatives", "hot items", "The share of hot items among the sampled negatives, epoch by epoch."),
     "false_share": (
         "False negatives",
         "items the user did want",
