@@ -85,36 +85,27 @@ def command(
     if out is not None and Path(out).suffix.lower() not in (".html", ".htm"):
         raise InputError(f"--out is for the report, so '{out}' must end in .html; --save writes JSON.")
     earlier = None if checking.baseline is None else read_audit(Path(checking.baseline))
-    names = {"user": naming.rec_user, "item": naming.rec_item, "rank": naming.rank, "score": naming.score}
+    columns = {role.removeprefix("rec_"): name for role, name in asdict(naming).items() if name is not None}
+    lists = _named(recs)
     with stages() as progress:
         found = audit(
-            _named(recs),
+            lists,
             train,
             test,
             validation=validation,
             k=ks,
             hot=hot or "honest",
-            columns={role: name for role, name in names.items() if name is not None},
-            users_file=known.users_file,
-            items_file=known.items_file,
-            title=known.title,
-            slice_by=known.slice_by or (),
+            columns=columns,
+            **(asdict(known) | {"slice_by": known.slice_by or ()}),
             reading=asdict(reading),
             progress=progress,
         )
     if earlier is not None:
         found = against(found, earlier)
     results = evaluate_gates(gates, found)
-    files = {
-        "train": train,
-        "validation": validation,
-        "test": test,
-        **_named(recs),
-        "users": known.users_file,
-        "items": known.items_file,
-        "earlier audit": checking.baseline,
-    }
     if World.current().speaks:
+        files = {"train": train, "validation": validation, "test": test, **lists}
+        files |= {"users": known.users_file, "items": known.items_file, "earlier audit": checking.baseline}
         _write(found, results, out, checking, files)
     if json:
         show.print_json(to_json(found))

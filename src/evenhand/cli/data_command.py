@@ -27,25 +27,13 @@ def list_(data_dir: opt.DataDir = None, json: opt.Json = False) -> None:
 
     found = list_datasets(data_dir)
     if json:
-        show.print_json(
-            {
-                "datasets": [
-                    {
-                        "name": one.name,
-                        "title": one.title,
-                        "found": str(one.found) if one.found else None,
-                        "how_to_get": one.how_to_get,
-                    }
-                    for one in found
-                ]
-            }
-        )
+        keys = ("name", "title", "found", "how_to_get")
+        values = ((one.name, one.title, str(one.found) if one.found else None, one.how_to_get) for one in found)
+        show.print_json({"datasets": [dict(zip(keys, each, strict=True)) for each in values]})
         return
-    places = ["built in" if one.name == "demo" else str(one.found or one.how_to_get) for one in found]
-    show.print_listing(
-        ("name", "what it is", "where"),
-        [(one.name, one.title, place) for one, place in zip(found, places, strict=True)],
-    )
+    places = ("built in" if one.name == "demo" else str(one.found or one.how_to_get) for one in found)
+    rows = [(one.name, one.title, place) for one, place in zip(found, places, strict=True)]
+    show.print_listing(("name", "what it is", "where"), rows)
 
 
 @app.command("describe")

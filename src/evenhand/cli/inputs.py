@@ -1,13 +1,12 @@
-"""From option texts to the library's values: data and split, encoder, settings, methods."""
+"""From option texts to the library's values: data and split, and numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from evenhand.cli.options import Reading, Sampling, Splitting, Training
+from evenhand.cli.options import Reading, Splitting
 from evenhand.data.interactions import Interactions
 from evenhand.data.reading.sources import find_files, given_parts, is_parquet, is_uri
 from evenhand.data.splits import Split, given_split, split_spread
@@ -17,9 +16,7 @@ from evenhand.utils.world import World
 
 if TYPE_CHECKING:
     from evenhand.data.spread_log import SpreadLog
-    from evenhand.encoders import Encoder
-    from evenhand.training.method import Method
-    from evenhand.training.settings import ProtocolName, Settings
+    from evenhand.training.settings import ProtocolName
 
 TEST_SHARE, VALIDATION_SHARE = 0.2, 0.1
 
@@ -171,77 +168,6 @@ def list_lengths(text: str) -> tuple[int, ...]:
     if lengths[-1] > LONGEST_LIST:
         raise InputError(f"--k takes lengths up to {LONGEST_LIST:,}, not {one_line(lengths[-1], 30)}.")
     return lengths
-
-
-def make_encoder(training: Training) -> Encoder:
-    from evenhand.encoders import ENCODERS
-
-    if training.encoder not in ENCODERS:
-        raise unknown("encoder", training.encoder, ENCODERS)
-    if training.layers is not None and training.encoder != "lightgcn":
-        raise InputError(f"--layers belongs to lightgcn, not to {training.encoder}.")
-    return ENCODERS[training.encoder](**_given(dim=training.dim, layers=training.layers))
-
-
-def make_settings(training: Training, sampling: Sampling, protocol: ProtocolName) -> Settings:
-    from evenhand.training.settings import Settings, resolve_device
-
-    resolve_device(training.device)
-    if training.seeds < 1:
-        raise InputError(f"--seeds takes a number of seeds from 1 on, not {training.seeds}.")
-    if training.patience is not None and protocol == "paper":
-        raise InputError("--patience belongs to the honest protocol; the paper's trains all epochs.")
-    if training.eval_users is not None and protocol == "paper":
-        raise InputError("--eval-users belongs to the honest protocol; the paper's evaluates all users.")
-    if sampling.sampler_scores is not None and training.encoder != "lightgcn":
-        raise InputError(f"--sampler-scores belongs to lightgcn, not to {training.encoder}.")
-    given = _given(**(asdict(training) | asdict(sampling)))
-    values = {field.name: given[field.name] for field in fields(Settings) if field.name in given}
-    if training.milestones is not None:
-        values["milestones"] = integers(training.milestones, "--milestones")
-    return Settings(**values).under(protocol)
-
-
-def make_methods(
-    asked: Iterable[str | Method], sampling: Sampling, encoder: Encoder, settings: Settings
-) -> list[Method]:
-    """The methods asked for, texts with the values of the options that concern them; item groups are not read yet."""
-    from evenhand.methods import parse, parse_value, registered, with_negatives
-
-    asked = list(asked)
-    texts = [one for one in asked if isinstance(one, str) and one.strip()]
-    if sampling.sampler is not None:
-        texts = with_negatives(texts, sampling.sampler)
-    given = _given(**asdict(replace(sampling, sampler_scores=None, sampler=None)))
-    values = {key: parse_value(v) if isinstance(v, str) else v for key, v in given.items() if key != "groups"}
-    methods = [one for one in asked if not isinstance(one, str)]
-    methods += [parse(text, encoder, settings, shared=values) for text in texts]
-    entries = [registered(text.strip().partition(":")[0]) for text in texts]
-    known = {key for entry in entries if entry.is_trained for key in entry.parameters()}
-    for key in given:
-        if key not in known:
-            raise InputError(f"--{key} has no effect on {', '.join(one.label for one in methods)}; leave it out.")
-    return methods
-
-
-def with_groups(methods: Sequence[Method], groups: str | None, items: Interactions, column: str) -> list[Method]:
-    """The same methods, those that draw by groups of items with the groups of a file."""
-    if groups is None:
-        return list(methods)
-    from evenhand.data.item_files import read_groups
-
-    values = {"groups": read_groups(groups, items, column)}
-    return [one.having(values) if "groups" in one.parameters() else one for one in methods]
-
-
-def flags_given(training: Training, sampling: Sampling) -> set[str]:
-    """Parameters that a person set by a flag, so that a search leaves them alone."""
-    given = asdict(training) | asdict(sampling)
-    return {name for name, value in given.items() if value is not None and value is not False}
-
-
-def _given(**values: Any) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value is not None}
 
 
 def _refuse_contradictions(data: str, reading: Reading, splitting: Splitting) -> None:

@@ -16,7 +16,6 @@ from evenhand.utils.text import count, one_line, visible
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from evenhand.data.interactions import Interactions
     from evenhand.data.write import PartsFolder
     from evenhand.models.base import Model
 
@@ -60,7 +59,9 @@ def command(
     from torch import device
 
     from evenhand.cli import remembered, show
-    from evenhand.data.write import formulas_noted
+    from evenhand.cli.inputs import read_file
+    from evenhand.data.database import is_database, write_database
+    from evenhand.data.write import formulas_noted, write_table
     from evenhand.models.factors import load
     from evenhand.models.filters import Asked, joined, notes_of
     from evenhand.models.id_lookup import positions
@@ -80,7 +81,8 @@ def command(
     ids, strangers = None if users is None else _ids(users, "user", said, loaded), None
     if new_users is not None:
         how, more = remembered.reading_for(new_users, reading, context, loaded)
-        history = _history(new_users, how)
+        opt.two_columns(how.user, how.item)
+        history = read_file(new_users, how, allow_small=True)
         served = loaded.fold_in(history)
         notes += [*more, *served.known.notes]
         left_out = history.user_ids.filter(positions(history.user_ids, served.known.user_ids) < 0)
@@ -92,16 +94,11 @@ def command(
 
     if folder is not None:
         asked = Asked.of(served.known, ids, fallback=fallback, **limits)
-        written = write_lists(
-            served,
-            asked,
-            k,
-            folder,
-            parts=parts,
-            finished=lambda table: remembered.with_own_names(finished(table), loaded),
-            more=strangers,
-            **which,
-        )
+
+        def ready(table: pa.Table) -> pa.Table:
+            return remembered.with_own_names(finished(table), loaded)
+
+        written = write_lists(served, asked, k, folder, parts=parts, finished=ready, more=strangers, **which)
         notes += dict.fromkeys([*asked.notes, *(() if strangers is None else notes_of(strangers))])
         rows, into = sum(part.rows for part in written), f" in {count(len(written), 'part')}"
     else:
@@ -111,7 +108,11 @@ def command(
         lists, rows, into = finished(lists), len(lists), ""
         if out is not None:
             notes += formulas_noted(lists, out)
-            _write(remembered.with_own_names(lists, loaded), out, table)
+            named = remembered.with_own_names(lists, loaded)
+            if is_database(out):
+                write_database(named, out, table or _TABLE)
+            else:
+                write_table(named, Path(out))
     if json:
         if out is None:
             what, instead = f"a JSON document of {rows:,} rows", "write a file with --out, or ask for shorter lists"
@@ -158,30 +159,20 @@ def _target(out: str | None, parts: int | None, table: str | None, force: bool) 
     return folder, out
 
 
-def _write(lists: pa.Table, out: str, table: str | None) -> None:
-    from evenhand.data.database import is_database, write_database
-    from evenhand.data.write import write_table
-
-    if is_database(out):
-        write_database(lists, out, table or _TABLE)
-    else:
-        write_table(lists, Path(out))
-
-
 def _limits(filtering: opt.Filtering, items_file: str | None, said: dict[str, str], model: Model) -> dict[str, Any]:
     """What may be recommended, as the arguments of `Model.recommend`."""
     import pyarrow.compute as pc
 
     from evenhand.cli import remembered
+    from evenhand.cli.inputs import read_file
     from evenhand.data.item_files import items_where
     from evenhand.data.reading.columns import NoRowsError
 
     found: dict[str, Any] = {}
     source = filtering.filter or items_file
-    if filtering.exclude is not None:
-        found["exclude"] = _ids(filtering.exclude, "item", said, model)
-    if filtering.only is not None:
-        found["only"] = _ids(filtering.only, "item", said, model)
+    for name, file in (("exclude", filtering.exclude), ("only", filtering.only)):
+        if file is not None:
+            found[name] = _ids(file, "item", said, model)
     if filtering.where is not None:
         if source is None:
             raise InputError("--where names columns of a file of items; give the file with --filter.")
@@ -190,34 +181,24 @@ def _limits(filtering: opt.Filtering, items_file: str | None, said: dict[str, st
         if not len(chosen):
             raise InputError(f"nothing is left to recommend: no row of {source} fulfils --where.")
         if "only" in found:
-            both = pc.is_in(chosen.cast("string"), value_set=found["only"].cast("string"))
-            chosen = chosen.filter(both)
+            chosen = chosen.filter(pc.is_in(chosen.cast("string"), value_set=found["only"].cast("string")))
         found["only"] = chosen
     elif filtering.filter is not None:
         raise InputError("--filter is a file of items; say with --where which rows count, as in --where 'stock > 0'.")
-    if filtering.exclude_pairs is not None:
-        file = filtering.exclude_pairs
+    if (file := filtering.exclude_pairs) is not None:
         user, item = (remembered.column_for(file, role, said.get(role), model) for role in ("user", "item"))
         with suppress(NoRowsError):
-            found["exclude_pairs"] = _history(file, opt.Reading(user=user, item=item))
+            found["exclude_pairs"] = read_file(file, opt.Reading(user=user, item=item), allow_small=True)
     return found
 
 
 def _seed(text: str | None) -> int | str | None:
-
     if text is None or text == "all":
         return text
     try:
         return int(text)
     except ValueError:
         raise InputError(f"--seed takes a number or all, not '{text}'.") from None
-
-
-def _history(file: str, reading: opt.Reading) -> Interactions:
-    from evenhand.cli.inputs import read_file
-
-    opt.two_columns(reading.user, reading.item)
-    return read_file(file, reading, allow_small=True)
 
 
 def _ids(file: str, role: str, said: dict[str, str], model: Model) -> pa.Array:

@@ -34,13 +34,13 @@ class Training(opt.Training):
     seeds: Annotated[int, "Seeds a trial, whose mean counts."] = 1
 
 
+@dataclass(frozen=True)
+class Work(opt.Work):
+    training: Training
+
+
 def command(
-    data: opt.Data,
     out: Annotated[str, "Folder for the trials; a search that is there goes on."],
-    training: Training,
-    sampling: opt.Sampling,
-    splitting: opt.Splitting,
-    reading: opt.Reading,
     method: Annotated[
         str, "A method or baseline, as name or name:key=value; what is given is not searched."
     ] = "auc-ns",
@@ -57,10 +57,8 @@ def command(
     study: Annotated[str | None, "Name of the search there, else the method."] = None,
     search_seed: Annotated[int, "Seed of the search."] = 0,
     side_by_side: Annotated[str, "Trials to ask for at once, which train together where they can; or auto."] = "auto",
-    force: opt.Force = False,
-    json: opt.Json = False,
-    track: opt.Track = None,
-    data_dir: opt.DataDir = None,
+    *,
+    work: Work,
 ) -> None:
     """Search the parameters of one method on validation; a search that was interrupted goes on."""
     from evenhand.cli import show
@@ -72,53 +70,51 @@ def command(
     from evenhand.utils.progress import task
 
     chosen = check_pick(pick, len(parse_goals(metric)))
-    check_model_folder(model, out, refit, force)
-    plan = make_plan(
-        data, [method], training, sampling, splitting, reading, k="10", data_dir=data_dir, out=None, force=force
-    )
+    check_model_folder(model, out, refit, work.force)
+    plan = make_plan(work, [method], "10", None)
     (one,) = plan.methods
-    fixed = fixed_values(one, fix or [], training, sampling)
-    with tracking(track, f"tune {one.label}") as record:
-        with search_folder(out, force, local=storage is None) as journal, task(f"{one.label}, trials") as on_trial:
+    fixed = fixed_values(one, fix or [], work)
+    with tracking(work.track, f"tune {one.label}") as record:
+        with search_folder(out, work.force, storage is None) as journal, task(f"{one.label}, trials") as on_trial:
             result = tune(
                 plan.source.split,
                 one,
                 trials=trials,
-                seeds=training.seeds,
+                seeds=work.training.seeds,
                 metric=metric,
                 pick=chosen,
-                protocol=plan.conditions.protocol,
+                protocol=plan.protocol,
                 fixed=fixed,
                 ranges=searched_ranges(one, ranges or []),
                 storage=storage or journal,
                 study=study,
                 seed=search_seed,
-                device=training.device,
+                device=work.training.device,
                 side_by_side=trials_at_once(side_by_side),
                 on_trial=on_trial,
             )
         write_search(result, journal.parent, {"data": plan.data, "protocol": plan.protocol})
-        report = _report(result, journal.parent, plan) if len(result.goals) > 1 else None
+        report = _report(result, journal.parent, plan, work) if len(result.goals) > 1 else None
         record(lambda run: run.search(result, journal.parent))
     document = result.to_json() | {"rows": result.rows()}
-    if not json:
+    if not work.json:
         _print(result, out, report)
     if model is not None:
-        rows = _write_model(result, plan, training, model, refit, force)
+        rows = _write_model(result, plan, work, model, refit)
         document["model"] = {"folder": model, "refitted": refit, "rows": [row.to_json() for row in rows]}
-        if not json:
-            _print_model(rows, f"{data}, the chosen parameters, protocol {plan.protocol}", model, refit)
-    if json:
+        if not work.json:
+            _print_model(rows, f"{work.data}, the chosen parameters, protocol {plan.protocol}", model, refit)
+    if work.json:
         show.print_json(document)
 
 
-def fixed_values(method: Method, texts: Sequence[str], training: Training, sampling: opt.Sampling) -> dict[str, Any]:
+def fixed_values(method: Method, texts: Sequence[str], work: Work) -> dict[str, Any]:
     """What flags and `--fix key=value` hold."""
-    from evenhand.cli.inputs import flags_given
+    from evenhand.cli.plan import flags_given
     from evenhand.methods import parse_value
 
     known = method.parameters()
-    fixed = {name: known[name] for name in flags_given(training, sampling) & set(known)}
+    fixed = {name: known[name] for name in flags_given(work.training, work.sampling) & set(known)}
     for text in texts:
         name, equals, value = text.partition("=")
         name = name.strip().replace("-", "_")
@@ -164,15 +160,15 @@ def _check_option(method: Method, name: str) -> None:
         raise InputError(f"{name} has no option on the command line; search it from Python, with tune().")
 
 
-def _report(result: TuneResult, folder: Path, plan: Plan) -> Path | None:
+def _report(result: TuneResult, folder: Path, plan: Plan, work: Work) -> Path | None:
     """Write the page of the front. What goes wrong here is reported, and only the page is lost."""
     from evenhand.experiments.output import FRONT
     from evenhand.report import Origin, write_search_page
 
     path = folder / FRONT
     try:
-        origin = Origin.of(sys.argv[1:], {"data": plan.data["source"], "test": plan.data["splitting"]["test"]})
-        write_search_page(result, path, data=plan.data["source"], protocol=plan.protocol, origin=origin)
+        origin = Origin.of(sys.argv[1:], {"data": work.data, "test": work.splitting.test})
+        write_search_page(result, path, data=work.data, protocol=plan.protocol, origin=origin)
     except Exception as problem:
         note = one_line(f"no report was written: {type(problem).__name__}: {problem}")
         print(f"note: {note}", file=sys.stderr)
@@ -180,9 +176,7 @@ def _report(result: TuneResult, folder: Path, plan: Plan) -> Path | None:
     return path
 
 
-def _write_model(
-    result: TuneResult, plan: Plan, training: Training, folder: str, refit: bool, force: bool
-) -> list[Row]:
+def _write_model(result: TuneResult, plan: Plan, work: Work, folder: str, refit: bool) -> list[Row]:
     """Train what was chosen with the seeds of a trial; returns how it does on test."""
     from evenhand.cli.train_command import say_size
     from evenhand.experiments.compare import rows_of
@@ -192,21 +186,21 @@ def _write_model(
     from evenhand.utils.locks import one_process
     from evenhand.utils.progress import task
 
-    split, one = plan.source.split, result.ready
+    split, one, device = plan.source.split, result.ready, work.training.device
     lengths = tuple(k for k in (5, 10, 20) if k <= split.n_items) or (split.n_items,)
     kept = checkpoints_beside(folder)
     with one_process(Path(folder)), stops_explained(None, "run the same command again to go on"):
-        if force:
+        if work.force:
             discard(kept)
         with task(one.label) as on_epoch:
             fitted = one.fit(
-                split, seeds=training.seeds, protocol=plan.conditions.protocol, k=lengths,
-                device=training.device, on_epoch=on_epoch, checkpoints=kept, resume="matching",
+                split, seeds=work.training.seeds, protocol=plan.protocol, k=lengths, device=device,
+                on_epoch=on_epoch, checkpoints=kept, resume="matching",
             )  # fmt: skip
         model = fitted.model
         if refit:
             with task(f"{one.label}, on all data") as on_epoch:
-                model = one.refit(fitted, split, device=training.device, run=RunOptions(on_epoch, kept / "refit"))
+                model = one.refit(fitted, split, device=device, run=RunOptions(on_epoch, kept / "refit"))
         say_size(model)
         found = {"metric": result.metric, "pick": result.pick, "trial": result.picked.number}
         info: dict[str, Any] = {**model.info, "data": plan.data, "search": found}
