@@ -96,7 +96,7 @@ def command(
         write_search(result, journal.parent, {"data": plan.data, "protocol": plan.protocol})
         report = _report(result, journal.parent, plan, work) if len(result.goals) > 1 else None
         record(lambda run: run.search(result, journal.parent))
-    document = result.to_json() | {"rows": result.rows()}
+    document = result.to_json() | {"rows": [trial.to_json(result.goals) for trial in result.trials]}
     if not work.json:
         _print(result, out, report)
     if model is not None:

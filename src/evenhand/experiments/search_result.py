@@ -14,9 +14,6 @@ from evenhand.experiments.search_space import Space
 from evenhand.training.method import Method
 from evenhand.utils.text import count, html_table
 
-_SHOWN = 5
-"""Trials in a notebook's view."""
-
 
 @dataclass(frozen=True)
 class Verdict:
@@ -93,7 +90,7 @@ class TuneResult:
             {"trial": trial.number}
             | {name: "–" if value is None else f"{value:.4f}" for name, value in trial.by_metric(self.goals).items()}
             | {"parameters": ", ".join(f"{name}={value}" for name, value in trial.parameters.items())}
-            for trial in self.best(_SHOWN)
+            for trial in self.best(5)
         ]
         title = f"{self.method}: the choice of {count(len(self.trials), 'trial')} by {self.metric} on validation"
         return html_table(title, rows, self.notes)
@@ -176,49 +173,42 @@ class TuneResult:
         For two metrics there is a column for each, empty where a trial failed, one for how far its interval
         over users reaches to either side, and two that mark the front and what was picked.
         """
-        columns: dict[str, Any] = {"trial": pa.array([t.number for t in self.trials], pa.int64())}
+        trials, columns = self.trials, {"trial": pa.array([t.number for t in self.trials], pa.int64())}
         if len(self.goals) == 1:
-            columns["value"] = pa.array([t.value for t in self.trials], pa.float64())
+            columns["value"] = pa.array([t.value for t in trials], pa.float64())
         else:
             for name, margins in (("", False), (" margin", True)):
-                found = [trial.by_metric(self.goals, margins) for trial in self.trials]
+                found = [trial.by_metric(self.goals, margins) for trial in trials]
                 for goal in self.goals:
                     columns[goal.text + name] = pa.array([one[goal.text] for one in found], pa.float64())
-            front = self.front
-            columns["front"] = pa.array([trial in front for trial in self.trials])
-            columns["picked"] = pa.array([trial is self.picked for trial in self.trials])
-        for name in self.space:
-            columns[name] = _column([t.parameters[name] for t in self.trials])
-        columns["seconds"] = pa.array([t.seconds for t in self.trials], pa.float64())
-        columns["problem"] = pa.array([t.problem for t in self.trials], pa.string())
+            columns["front"] = pa.array([trial in self.front for trial in trials])
+            columns["picked"] = pa.array([trial is self.picked for trial in trials])
+        columns |= {name: _column([t.parameters[name] for t in trials]) for name in self.space}
+        columns["seconds"] = pa.array([t.seconds for t in trials], pa.float64())
+        columns["problem"] = pa.array([t.problem for t in trials], pa.string())
         return pa.table(columns)
 
-    def rows(self) -> list[dict[str, Any]]:
-        return [trial.to_json(self.goals) for trial in self.trials]
-
     def to_json(self) -> dict[str, Any]:
+        outcome: dict[str, Any] = {"value": self.value, "default_value": self.trials[0].value}
+        if len(self.goals) > 1:
+            outcome = {
+                "values": self.picked.by_metric(self.goals),
+                "default_values": self.trials[0].by_metric(self.goals),
+                "pick": self.pick,
+                "picked": self.picked.number,
+                "front": [trial.to_json(self.goals) for trial in self.front],
+            }
         return {
             "method": self.method,
             "flags": self.flags,
             "parameters": dict(self.parameters),
             "metric": self.metric,
-            **self._outcome(),
+            **outcome,
             "trials": len(self.trials),
             "space": {name: str(span) for name, span in self.space.items()},
             "encoder": self.chosen.description().get("encoder"),
             "settings": self.chosen.description().get("settings"),
             "notes": list(self.notes),
-        }
-
-    def _outcome(self) -> dict[str, Any]:
-        if len(self.goals) == 1:
-            return {"value": self.value, "default_value": self.trials[0].value}
-        return {
-            "values": self.picked.by_metric(self.goals),
-            "default_values": self.trials[0].by_metric(self.goals),
-            "pick": self.pick,
-            "picked": self.picked.number,
-            "front": [trial.to_json(self.goals) for trial in self.front],
         }
 
 
