@@ -193,12 +193,12 @@ def test_a_sweep_is_one_training_with_its_own_value_for_each_row(tmp_path: Path,
     experiment = Experiment("alpha", seeds=2, epochs=2)
     rows = [swept(experiment, value) for value in ("0.5", "1")]
     together = fit_batch(rows, experiment, split, tmp_path, "cpu")
-    assert [one.run.method for one in together] == ["0.5", "1"]
-    assert [one.run.details["sampler"]["alpha"] for one in together] == [0.5, 1.0]
+    assert [run.method for run, _ in together] == ["0.5", "1"]
+    assert [run.details["sampler"]["alpha"] for run, _ in together] == [0.5, 1.0]
     alone = [fit_batch([one], experiment, split, tmp_path, "cpu")[0] for one in rows]
     for one, other in zip(together, alone, strict=True):
-        assert one.run.measured == other.run.measured
-    assert together[0].run.measured != together[1].run.measured
+        assert one[0].measured == other[0].measured
+    assert together[0][0].measured != together[1][0].measured
     for batch in (rows, rows[:1], rows[1:]):
         forget(batch, tmp_path, "cpu")
     assert list(tmp_path.iterdir()) == []

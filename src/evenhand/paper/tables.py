@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from evenhand.experiments.results import Document, Run
@@ -56,7 +55,7 @@ class Pair:
         """
         if self.std is None or self.seeds < 2:
             return None
-        return _deviations(self.seeds) * self.std
+        return t_quantile(0.975, self.seeds - 1) * math.sqrt(1 + 1 / self.seeds) * self.std
 
     @property
     def verdict(self) -> str:
@@ -179,12 +178,6 @@ def _heading(metric: str) -> str:
     return f"{metric}{arrow}"
 
 
-@cache
-def _deviations(seeds: int) -> float:
-    """Half the interval of one more seed, in standard deviations."""
-    return t_quantile(0.975, seeds - 1) * math.sqrt(1 + 1 / seeds)
-
-
 def short(value: float) -> str:
     """Four digits, without the zero before the point."""
     return f"{value:.4f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.4f}"
@@ -234,14 +227,11 @@ def overview(runs: Sequence[Run], k: int) -> str:
         keys = [key for key in dict.fromkeys(key for run in mine for key in run.measured) if _shown(key, k)]
         lines = [["method", *map(_heading, keys), "seconds"]]
         for run in mine:
-            cells_of_run = [Pair(found["mean"], found["std"], None).texts()[0] for found in _summaries(run, keys)]
+            found = (run.summary(key) if key in run.measured else {"mean": None, "std": None} for key in keys)
+            cells_of_run = [Pair(one["mean"], one["std"], None).texts()[0] for one in found]
             lines.append([f"`{'/'.join(filter(None, (run.encoder, run.method)))}`", *cells_of_run, f"{run.seconds:g}"])
         parts.append("\n".join([f"**{' '.join(where)}**", "", *_padded(lines)]))
     return "\n\n".join(parts)
-
-
-def _summaries(run: Run, keys: Sequence[str]) -> list[dict[str, Any]]:
-    return [run.summary(key) if key in run.measured else {"mean": None, "std": None} for key in keys]
 
 
 def _shown(key: str, k: int) -> bool:
