@@ -33,10 +33,10 @@ from evenhand.paper.experiment import (
     swept,
     swept_values,
 )
+from evenhand.paper.measures import differences
 from evenhand.paper.published import cell
 from evenhand.paper.reproduce import HELD_OUT, Finished, epochs_until, fit_batch, forget, reproduce
 from evenhand.paper.tables import Pair, grids, markdown
-from evenhand.paper.user_values import differences
 from evenhand.training.run import train
 from evenhand.utils.errors import InputError, RunError, StoppedError
 from run_cli import Ended, evenhand

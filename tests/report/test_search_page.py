@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.experiments.goals import parse_goals
-from evenhand.experiments.search_result import Verdict
+from evenhand.experiments.search_result import Verdict, parse_goals
 from evenhand.report.search_page import search_page, write_search_page
 from evenhand.utils.errors import InputError
 from sample_search import bare_search, sample_search

@@ -19,7 +19,7 @@ COMMANDS = {
     "export": "model_commands:export_vectors",
     "update": "model_commands:update",
     "evaluate": "lists_commands:evaluate",
-    "audit": "audit_command:command",
+    "audit": "lists_commands:audit_lists",
     "benchmark": "benchmark_command:command",
     "methods": "catalogue_commands:methods",
     "metrics": "catalogue_commands:metrics",

@@ -1,17 +1,24 @@
-"""Lists of any recommender: `evenhand evaluate` measures them, `evenhand rerank` makes better ones of them."""
+"""Lists of any recommender: `evenhand evaluate` measures them, `rerank` makes better ones of them, `audit` asks more.
+
+An audit says how accurate and how biased lists are, and whether that is more than chance.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import sys
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from evenhand.cli import options as opt
 from evenhand.utils.errors import InputError
+from evenhand.utils.text import one_line
 
 if TYPE_CHECKING:
+    from evenhand.audit.gates import GateResult
+    from evenhand.audit.result import Audit
     from evenhand.models.rerank import Reranked
 
 
@@ -130,3 +137,168 @@ def _print_choice(found: Reranked, k: int, tolerance: float) -> None:
     show.print_listing(headings, rows)
     rule = f"chosen: the lowest OHR@{k} on validation for at most {100 * tolerance:g} % of NDCG@{k}"
     show.print_notes([rule, f"hot are {found.hot}"])
+
+
+@dataclass(frozen=True)
+class Naming:
+    """What the lists call their columns; users and items are called as in train or just user and item."""
+
+    panel = "Reading"
+    rec_user: Annotated[str | None, "Column of user ids in the lists."] = None
+    rec_item: Annotated[str | None, "Column of item ids in the lists."] = None
+    rank: Annotated[str | None, "Column of ranks, the first item lowest."] = None
+    score: Annotated[str | None, "Column of scores, the first item highest."] = None
+
+
+@dataclass(frozen=True)
+class Checking:
+    """What CI asks for."""
+
+    panel = "CI"
+    fail_if: Annotated[list[str] | None, "Exit 1 where this holds: ohr@10>0.6, a.ndcg@10<b.ndcg@10."] = None
+    baseline: Annotated[str | None, "An earlier audit (--save) to compare with."] = None
+    save: Annotated[str | None, "Write the audit as JSON to this file."] = None
+    junit: Annotated[str | None, "Write the gates as JUnit XML to this file."] = None
+    github: Annotated[bool, "Print annotations for a GitHub run."] = False
+
+
+@dataclass(frozen=True)
+class Known:
+    """What else is known of users and items."""
+
+    panel = "Slices"
+    users_file: Annotated[str | None, "Attributes of users, by id."] = None
+    items_file: Annotated[str | None, "Attributes of items, by id."] = None
+    title: Annotated[str | None, "Column of --items-file with titles."] = None
+    slice_by: Annotated[list[str] | None, "Column to slice by; may be repeated."] = None
+
+
+def audit_lists(
+    train: Annotated[str, "The interactions the lists were made from."],
+    recs: Annotated[
+        list[str], "Lists as NAME=FILE, with user, item and rank or score; repeatable. Findings are about the winner."
+    ],
+    naming: Naming,
+    known: Known,
+    checking: Checking,
+    reading: opt.Reading,
+    test: Annotated[str | None, "The interactions that were held out."] = None,
+    validation: opt.KnownToo = None,
+    k: opt.Ks = "5,10,20",
+    hot: opt.Hot = "honest",
+    out: Annotated[str | None, "Write a report to this .html file."] = None,
+    force: Annotated[bool, "Write over files that exist."] = False,
+    json: opt.Json = False,
+) -> None:
+    """Audit recommendation lists of any system: accuracy, popularity bias, exposure, with intervals."""
+    from evenhand.audit.document import check_target, read_audit, to_json
+    from evenhand.audit.gates import against, check_gates, evaluate_gates, parse_gate
+    from evenhand.audit.run_audit import audit
+    from evenhand.cli import inputs, show
+    from evenhand.utils.progress import stages
+    from evenhand.utils.world import World
+
+    ks = inputs.list_lengths(k)
+    gates = [parse_gate(text) for text in checking.fail_if or ()]
+    check_gates(gates, ks, test is not None)
+    for target in (out, checking.save, checking.junit):
+        check_target(target, force)
+    if out is not None and Path(out).suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"--out is for the report, so '{out}' must end in .html; --save writes JSON.")
+    earlier = None if checking.baseline is None else read_audit(Path(checking.baseline))
+    columns = {role.removeprefix("rec_"): name for role, name in asdict(naming).items() if name is not None}
+    lists = _named(recs)
+    with stages() as progress:
+        found = audit(
+            lists,
+            train,
+            test,
+            validation=validation,
+            k=ks,
+            hot=hot or "honest",
+            columns=columns,
+            **(asdict(known) | {"slice_by": known.slice_by or ()}),
+            reading=asdict(reading),
+            progress=progress,
+        )
+    if earlier is not None:
+        found = against(found, earlier)
+    results = evaluate_gates(gates, found)
+    if World.current().speaks:
+        files = {"train": train, "validation": validation, "test": test, **lists}
+        files |= {"users": known.users_file, "items": known.items_file, "earlier audit": checking.baseline}
+        _write(found, results, out, checking, files)
+    if json:
+        show.print_json(to_json(found))
+    else:
+        _print_audit(found, [path for path in (out, checking.save, checking.junit) if path is not None])
+    _tell(found, results, checking.github, sys.stderr if json else sys.stdout)
+    if any(one.failed for one in results):
+        raise typer.Exit(1)
+
+
+def _named(recs: list[str]) -> dict[str, str]:
+    """`mine=a.csv` as it says; a plain path goes by the file's stem."""
+    found: dict[str, str] = {}
+    for text in recs:
+        name, equals, file = text.partition("=")
+        if not equals or Path(text).is_file():
+            name, file = Path(text).stem, text
+        if not name or not file:
+            raise InputError(f"--recs takes NAME=FILE or a file, not '{text}'.")
+        if name in found:
+            raise InputError(f"two lists are called '{name}'; give each its own name: --recs NAME=FILE.")
+        found[name] = file
+    return found
+
+
+def _write(
+    found: Audit, results: list[GateResult], out: str | None, checking: Checking, files: dict[str, str | None]
+) -> None:
+    from evenhand.audit.document import save_audit, save_junit
+
+    if checking.save is not None:
+        save_audit(found, checking.save)
+    if checking.junit is not None:
+        save_junit(results, checking.junit)
+    if out is not None:
+        from evenhand.report import Origin, write_report
+
+        write_report(found, Path(out), origin=Origin.of(sys.argv[1:], files))
+
+
+def _print_audit(found: Audit, written: list[str]) -> None:
+    from evenhand.cli import show
+
+    width = show.console().width
+    for finding in found.findings:
+        show.print_sentence(f"• {finding.sentence}")
+    headings, cells = ["metric", *found.systems], list(show.audit_lines(found, intervals=True))
+    fits = show.width_of([headings, *cells]) <= width
+    intervals = ", with 95 % intervals over users" if fits else ""
+    show.print_sentence(f"top {found.k}{intervals} (all metrics: --json)")
+    show.print_listing(headings, cells if fits else show.audit_lines(found, intervals=False))
+    narrow = [] if fits else ["a wider terminal shows the intervals too; --out and --json have them."]
+    by_tenth = show.audit_tenths(found)
+    if show.width_of(by_tenth) <= width:
+        show.print_listing(by_tenth[0], by_tenth[1:])
+    show.print_notes([f"hot are {found.data['hot_rule']}", *found.notes, *narrow])
+    for change in found.changes:
+        if change.beyond_uncertainty:
+            way = {True: ", for the worse", False: ", for the better", None: ""}[change.worse]
+            values = f"{change.before.value:.4f} to {change.after.value:.4f}"
+            name = f"{change.metric}@{change.k} of {change.name}"
+            show.print_sentence(f"changed: {name} went from {values}{way}.")
+    if written:
+        show.print_sentence(f"Written to {', '.join(written)}")
+
+
+def _tell(found: Audit, results: list[GateResult], github: bool, stream: Any) -> None:
+    from evenhand.audit.document import github_lines
+
+    if github:
+        for line in github_lines(found, results):
+            print(line, file=stream)
+    for one in results:
+        if one.failed:
+            print(f"evenhand: gate failed: {one_line(one.sentence)}", file=sys.stderr)

@@ -23,11 +23,11 @@ def similar(
     seed: Annotated[int | None, "Another seed than the best one.", "Lists"] = None,
 ) -> None:
     """List the items most similar to one, by the cosine of their vectors or by their weights."""
-    from evenhand.cli import remembered, show
+    from evenhand.cli import inputs, show
     from evenhand.models.factors import load
 
     loaded = load(model)
-    titles = remembered.titles_for(loaded, items_file, title)
+    titles = inputs.titles_for(loaded, items_file, title)
     table = loaded.titled(loaded.similar(item, k, seed=seed), titles)
     if json:
         show.print_json({"item": item, "similar": table.to_pylist()})
@@ -81,7 +81,7 @@ def update(
     The file is read as the training log was, unless options say otherwise. With --new-items, items that nobody has yet
     join by their attributes, without any training of theirs; this goes without newer logs too.
     """
-    from evenhand.cli import inputs, remembered, show
+    from evenhand.cli import inputs, show
     from evenhand.experiments.output import check_folder, checkpoints_beside, extended_record, stops_explained
     from evenhand.methods import made_by
     from evenhand.models.factors import load
@@ -99,12 +99,12 @@ def update(
     folder = check_folder(out, force)
     check_ours(folder)
     old = updated = load(model)
-    item = reading.item if remembered.is_given(context, "item") else None
+    item = reading.item if inputs.is_given(context, "item") else None
     notes: list[str] = []
     with one_process(folder), stops_explained(checkpoints, "run the same command again to go on"):
         check_folder(folder, force)  # again: another process may have finished here meanwhile
         if data is not None:
-            how, said = remembered.reading_for(data, reading, context, old)
+            how, said = inputs.reading_for(data, reading, context, old)
             new = inputs.read_file(data, how, allow_small=True)
             record = extended_record(old.info.get("data"), data, inputs.files_of(data, None), how)
             with task("update") as on_epoch:
@@ -120,8 +120,8 @@ def update(
                     "the model was trained without the test part that it was measured on, and so is the update; "
                     "give it that part too, or train without --no-refit."
                 )
-        updated, said = remembered.with_newcomers(updated, newcomers, item)
-        updated = updated.having(titles=remembered.titles_for(updated, items_file, title))
+        updated, said = inputs.with_newcomers(updated, newcomers, item)
+        updated = updated.having(titles=inputs.titles_for(updated, items_file, title))
         updated.save(folder, force=True)
         discard(checkpoints)
     notes = list(dict.fromkeys([*notes, *said]))
@@ -152,7 +152,7 @@ def serve_model(
     import logging
 
     from evenhand.cli import show
-    from evenhand.serve.run_server import serve
+    from evenhand.serve import serve
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
 

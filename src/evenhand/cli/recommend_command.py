@@ -58,7 +58,7 @@ def command(
     """
     from torch import device
 
-    from evenhand.cli import remembered, show
+    from evenhand.cli import inputs, show
     from evenhand.cli.inputs import read_file
     from evenhand.data.database import is_database, write_database
     from evenhand.data.write import formulas_noted, write_table
@@ -72,15 +72,15 @@ def command(
         raise InputError("--users and --new-users exclude each other; run the command once for each.")
     folder, shown = _target(out, parts, table, force)
     chosen = _seed(seed)
-    said = {role: getattr(reading, role) for role in ("user", "item") if remembered.is_given(context, role)}
-    loaded, notes = remembered.with_newcomers(load(model), newcomers, said.get("item"))
+    said = {role: getattr(reading, role) for role in ("user", "item") if inputs.is_given(context, role)}
+    loaded, notes = inputs.with_newcomers(load(model), newcomers, said.get("item"))
     served = loaded
-    titles = remembered.titles_for(loaded, items_file, title, said.get("item"))
+    titles = inputs.titles_for(loaded, items_file, title, said.get("item"))
     limits = _limits(filtering, items_file, said, loaded)
     which: dict[str, Any] = {"seed": chosen, "known": filtering.known, "fallback": fallback}
     ids, strangers = None if users is None else _ids(users, "user", said, loaded), None
     if new_users is not None:
-        how, more = remembered.reading_for(new_users, reading, context, loaded)
+        how, more = inputs.reading_for(new_users, reading, context, loaded)
         opt.two_columns(how.user, how.item)
         history = read_file(new_users, how, allow_small=True)
         served = loaded.fold_in(history)
@@ -96,7 +96,7 @@ def command(
         asked = Asked.of(served.known, ids, fallback=fallback, **limits)
 
         def ready(table: pa.Table) -> pa.Table:
-            return remembered.with_own_names(finished(table), loaded)
+            return inputs.with_own_names(finished(table), loaded)
 
         written = write_lists(served, asked, k, folder, parts=parts, finished=ready, more=strangers, **which)
         notes += dict.fromkeys([*asked.notes, *(() if strangers is None else notes_of(strangers))])
@@ -108,7 +108,7 @@ def command(
         lists, rows, into = finished(lists), len(lists), ""
         if out is not None:
             notes += formulas_noted(lists, out)
-            named = remembered.with_own_names(lists, loaded)
+            named = inputs.with_own_names(lists, loaded)
             if is_database(out):
                 write_database(named, out, table or _TABLE)
             else:
@@ -124,7 +124,7 @@ def command(
     for note in notes:
         print(f"note: {one_line(note)}", file=sys.stderr)
     if out is None:
-        show.print_csv(remembered.with_own_names(lists, loaded))
+        show.print_csv(inputs.with_own_names(lists, loaded))
     else:
         print(f"{count(rows, 'recommendation')} written to {visible(shown)}{into}.")
 
@@ -163,7 +163,7 @@ def _limits(filtering: opt.Filtering, items_file: str | None, said: dict[str, st
     """What may be recommended, as the arguments of `Model.recommend`."""
     import pyarrow.compute as pc
 
-    from evenhand.cli import remembered
+    from evenhand.cli import inputs
     from evenhand.cli.inputs import read_file
     from evenhand.data.item_files import items_where
     from evenhand.data.reading.columns import NoRowsError
@@ -176,7 +176,7 @@ def _limits(filtering: opt.Filtering, items_file: str | None, said: dict[str, st
     if filtering.where is not None:
         if source is None:
             raise InputError("--where names columns of a file of items; give the file with --filter.")
-        column = remembered.column_for(source, "item", said.get("item"), model)
+        column = inputs.column_for(source, "item", said.get("item"), model)
         chosen = items_where(source, column, filtering.where)
         if not len(chosen):
             raise InputError(f"nothing is left to recommend: no row of {source} fulfils --where.")
@@ -186,7 +186,7 @@ def _limits(filtering: opt.Filtering, items_file: str | None, said: dict[str, st
     elif filtering.filter is not None:
         raise InputError("--filter is a file of items; say with --where which rows count, as in --where 'stock > 0'.")
     if (file := filtering.exclude_pairs) is not None:
-        user, item = (remembered.column_for(file, role, said.get(role), model) for role in ("user", "item"))
+        user, item = (inputs.column_for(file, role, said.get(role), model) for role in ("user", "item"))
         with suppress(NoRowsError):
             found["exclude_pairs"] = read_file(file, opt.Reading(user=user, item=item), allow_small=True)
     return found
@@ -203,7 +203,7 @@ def _seed(text: str | None) -> int | str | None:
 
 def _ids(file: str, role: str, said: dict[str, str], model: Model) -> pa.Array:
     """The users or items of a file, each once, in its order."""
-    from evenhand.cli.remembered import column_for
+    from evenhand.cli.inputs import column_for
     from evenhand.data.reading.read import read_ids
 
     return read_ids(file, role, column_for(file, role, said.get(role), model))

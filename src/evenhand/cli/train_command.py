@@ -49,8 +49,8 @@ def command(
 ) -> None:
     """Train one method, or fit one baseline, and save the model."""
     from evenhand.cli import show
+    from evenhand.cli.inputs import is_given
     from evenhand.cli.plan import make_plan
-    from evenhand.cli.remembered import is_given
     from evenhand.experiments.compare import rows_of
     from evenhand.experiments.output import run_folder
     from evenhand.experiments.tracking import tracking

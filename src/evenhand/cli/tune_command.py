@@ -63,8 +63,8 @@ def command(
     """Search the parameters of one method on validation; a search that was interrupted goes on."""
     from evenhand.cli import show
     from evenhand.cli.plan import make_plan
-    from evenhand.experiments.goals import check_pick, parse_goals
     from evenhand.experiments.output import check_model_folder, search_folder, write_search
+    from evenhand.experiments.search_result import check_pick, parse_goals
     from evenhand.experiments.tracking import tracking
     from evenhand.experiments.tune import tune
     from evenhand.utils.progress import task

@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.experiments.goals import Goal
-from evenhand.experiments.search_result import Trial, Verdict
+from evenhand.experiments.search_result import Goal, Trial, Verdict
 from evenhand.experiments.search_space import Space
 from evenhand.utils.atomic import atomic_file
 from evenhand.utils.errors import InputError, RunError, written_by_us

@@ -21,8 +21,17 @@ from evenhand.data.describe import fingerprint
 from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split, held_out_share
 from evenhand.encoders import Encoder
-from evenhand.experiments.goals import Goal, Pick, check_pick, parse_goals
-from evenhand.experiments.search_result import Trial, TuneResult, Verdict, front_trials, picked_trial
+from evenhand.experiments.search_result import (
+    Goal,
+    Pick,
+    Trial,
+    TuneResult,
+    Verdict,
+    check_pick,
+    front_trials,
+    parse_goals,
+    picked_trial,
+)
 from evenhand.experiments.search_space import Space, search_space
 from evenhand.experiments.study import Study, open_study
 from evenhand.methods import AnyMethod, method_of

@@ -16,9 +16,9 @@ import numpy as np
 from evenhand.experiments.results import Document
 from evenhand.experiments.verdict import paired
 from evenhand.metrics.statistics import Interval, holm, paired_over_seeds
+from evenhand.paper.measures import COMPARED, REFERENCE
 from evenhand.paper.published import cells
 from evenhand.paper.tables import title
-from evenhand.paper.user_values import COMPARED, REFERENCE
 
 LEVEL = 0.05
 WANTED = {"precision": 1, "ndcg": 1, "ohr": -1}

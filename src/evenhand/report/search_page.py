@@ -11,8 +11,7 @@ import altair as alt
 
 from evenhand.audit.document import write_text
 from evenhand.audit.result import Estimate
-from evenhand.experiments.goals import PICKS, Goal, accurate_first
-from evenhand.experiments.search_result import Trial, TuneResult, picked_trial
+from evenhand.experiments.search_result import PICKS, Goal, Trial, TuneResult, accurate_first, picked_trial
 from evenhand.report import charts
 from evenhand.report.charts import Figure, Rows
 from evenhand.report.render import (
@@ -84,7 +83,7 @@ def search_page(result: TuneResult, *, data: str, protocol: str, origin: Origin 
 
 def called(goal: Goal) -> str:
     """
-    >>> from evenhand.experiments.goals import parse_goals
+    >>> from evenhand.experiments.search_result import parse_goals
     >>> called(parse_goals("ndcg@10")[0])
     'NDCG@10'
     """

@@ -7,7 +7,7 @@ import torch
 import evenhand as eh
 from evenhand.data.interactions import Interactions
 from evenhand.paper import mse as errors
-from evenhand.paper.mse import mse, with_mse
+from evenhand.paper.measures import mse, with_mse
 
 
 def dense(users: torch.Tensor, items: torch.Tensor, liked: Interactions) -> float:

@@ -7,7 +7,7 @@ import evenhand as eh
 from evenhand.data.feedback_world import simulate_rounds
 from evenhand.data.popularity import hot_items
 from evenhand.data.simulate import Simulation
-from evenhand.experiments.feedback_loop import _measured, feedback_loop
+from evenhand.experiments.fit import _measured, feedback_loop
 
 SETTINGS = eh.Settings(epochs=3, batch=256)
 
