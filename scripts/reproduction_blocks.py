@@ -11,7 +11,7 @@ from page_text import ENCODERS, SETS, code, label, listed, paragraph, short, sig
 from reproduction_tables import GOOD, SHOWN, Experiments, Table, papers_row
 
 from evenhand.paper.experiment import SWEEPS
-from evenhand.paper.measures import REFERENCE
+from evenhand.paper.paper_metrics import REFERENCE
 from evenhand.paper.published import cell, cells
 from evenhand.paper.tables import grids
 

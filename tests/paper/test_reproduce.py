@@ -33,7 +33,7 @@ from evenhand.paper.experiment import (
     swept,
     swept_values,
 )
-from evenhand.paper.measures import differences
+from evenhand.paper.paper_metrics import differences
 from evenhand.paper.published import cell
 from evenhand.paper.reproduce import HELD_OUT, Finished, epochs_until, fit_batch, forget, reproduce
 from evenhand.paper.tables import Pair, grids, markdown

@@ -57,29 +57,17 @@ def load_source(data: str, data_dir: str | None, reading: Reading, splitting: Sp
         from evenhand.data.datasets.load import demo_simulation, load_split
 
         split = load_split(
-            data,
-            data_dir,
-            test_part=splitting.test_part,
-            test=TEST_SHARE,
-            validation=validation,
-            validation_how=splitting.validation,
-            seed=seed,
-            min_rating=reading.min_rating,
-        )
+            data, data_dir, test_part=splitting.test_part, min_rating=reading.min_rating,
+            test=TEST_SHARE, validation=validation, validation_how=splitting.validation, seed=seed,
+        )  # fmt: skip
         unbiased = data == "demo" and splitting.test_part != "uniform"
         others = {"uniform exposure": demo_simulation().uniform_test} if unbiased else {}
         return Source(split, files_of(data, data_dir), others)
     parts = {} if is_dataset(data) or how != "random" or splitting.test_part == "random" else given_parts(data)
     if parts:
         return Source(_read_parts(parts, reading, splitting, validation), files_of(data, data_dir), {})
-    asked: dict[str, Any] = {
-        "test": TEST_SHARE,
-        "validation": validation,
-        "seed": seed,
-        "how": how,
-        "validation_how": splitting.validation,
-        "test_from": splitting.test_from,
-    }
+    asked: dict[str, Any] = {"test": TEST_SHARE, "validation": validation, "seed": seed, "how": how}
+    asked |= {"validation_how": splitting.validation, "test_from": splitting.test_from}
     if World.current().joined:
         over = read_over_ranks(data, data_dir, reading)
         notes, split = over.notes, cast(Split, split_spread(over, **asked))
@@ -112,10 +100,9 @@ def _read_parts(parts: dict[str, Path], reading: Reading, splitting: Splitting, 
 
 
 def protocol_name(text: str) -> ProtocolName:
-    known: dict[str, ProtocolName] = {"honest": "honest", "paper": "paper"}
-    if text not in known:
-        raise unknown("protocol", text, known)
-    return known[text]
+    if text not in ("honest", "paper"):
+        raise unknown("protocol", text, ("honest", "paper"))
+    return cast("ProtocolName", text)
 
 
 def is_dataset(name: str) -> bool:
@@ -186,14 +173,10 @@ def _refuse_contradictions(data: str, reading: Reading, splitting: Splitting) ->
     if splitting.validation is not None and splitting.protocol == "paper":
         raise InputError("--validation belongs to the honest protocol; the paper's has no validation part.")
     if splitting.test is not None:
-        without_effect = {
-            "--split": splitting.split != "random",
-            "--test-part": splitting.test_part,
-            "--test-from": splitting.test_from,
-        }
-        for option, given in without_effect.items():
-            if given:
-                raise InputError(f"{option} has no effect with a test file; leave one of them out.")
+        for option, usual in (("split", "random"), ("test_part", None), ("test_from", None)):
+            if getattr(splitting, option) not in (usual, ""):
+                name = option.replace("_", "-")
+                raise InputError(f"--{name} has no effect with a test file; leave one of them out.")
         return
     if splitting.test_from is not None and splitting.split not in ("random", "time"):
         raise InputError(f"--test-from splits by time, --split {splitting.split} does not; leave one of them out.")
@@ -292,14 +275,20 @@ def with_own_names(table: pa.Table, model: Model) -> pa.Table:
 
 def titles_for(model: Model, items_file: str | None, title: str | None, item: str | None = None) -> pa.Array | None:
     """The titles in a file, else those in the model."""
+    column = "" if items_file is None else column_for(items_file, "item", item, model)
+    found = titles_in(items_file, title, column, model.known.item_ids)
+    return model.titles if found is None else found
+
+
+def titles_in(items_file: str | None, title: str | None, item: str, item_ids: pa.Array) -> pa.Array | None:
+    """What these items are called, by a file; None without one."""
     from evenhand.models.id_lookup import read_titles
 
-    if items_file is None:
-        if title is not None:
-            raise InputError("--title names a column of --items-file; give the file too.")
-        return model.titles
-    column = column_for(items_file, "item", item, model)
-    return read_titles(items_file, model.known.item_ids, item=column, title=title or "title")
+    if items_file is not None:
+        return read_titles(items_file, item_ids, item=item, title=title or "title")
+    if title is not None:
+        raise InputError("--title names a column of --items-file; give the file too.")
+    return None
 
 
 def with_newcomers(model: Model, newcomers: Newcomers, item: str | None = None) -> tuple[Model, list[str]]:
@@ -307,12 +296,8 @@ def with_newcomers(model: Model, newcomers: Newcomers, item: str | None = None) 
     source = newcomers.new_items
     if source is None:
         return model, []
-    found = model.with_new_items(
-        source,
-        item=column_for(source, "item", item, model),
-        attributes=newcomers.attributes,
-        exposure=newcomers.exposure,
-    )
+    column, exposure = column_for(source, "item", item, model), newcomers.exposure
+    found = model.with_new_items(source, item=column, attributes=newcomers.attributes, exposure=exposure)
     if found is model:
         return model, [f"no item of {source} is new to the model."]
     said = found.info["new_items"]

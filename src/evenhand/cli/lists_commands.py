@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,9 +17,7 @@ from evenhand.utils.errors import InputError
 from evenhand.utils.text import one_line
 
 if TYPE_CHECKING:
-    from evenhand.audit.gates import GateResult
     from evenhand.audit.result import Audit
-    from evenhand.models.rerank import Reranked
 
 
 def evaluate(
@@ -115,28 +113,17 @@ def rerank(
         show.print_json(document | {"choice": choice if found.trials else None, "notes": notes})
         return
     if found.trials:
-        _print_choice(found, k, allowed)
+        headings = ("strength", f"ndcg@{k} ↑", f"ohr@{k} ↓", f"ocr@{k} ↓", f"ucr@{k} ↓", "")
+        rows = []
+        for one in found.trials:
+            values = (f"{value:.4f}" for value in (one.ndcg, one.ohr, one.ocr, one.ucr))
+            rows.append((f"{one.strength:g}", *values, "chosen" if one.strength == found.strength else ""))
+        show.print_listing(headings, rows)
+        rule = f"chosen: the lowest OHR@{k} on validation for at most {100 * allowed:g} % of NDCG@{k}"
+        notes = [rule, f"hot are {found.hot}", *notes]
     show.print_notes(notes)
-    show.print_sentence(
-        f"{len(found.table):,} recommendations written to {to} ({method}, strength {found.strength:g})."
-    )
-
-
-def _print_choice(found: Reranked, k: int, tolerance: float) -> None:
-    from evenhand.cli import show
-
-    headings = ("strength", f"ndcg@{k} ↑", f"ohr@{k} ↓", f"ocr@{k} ↓", f"ucr@{k} ↓", "")
-    rows = [
-        (
-            f"{one.strength:g}",
-            *(f"{value:.4f}" for value in (one.ndcg, one.ohr, one.ocr, one.ucr)),
-            "chosen" if one.strength == found.strength else "",
-        )
-        for one in found.trials
-    ]
-    show.print_listing(headings, rows)
-    rule = f"chosen: the lowest OHR@{k} on validation for at most {100 * tolerance:g} % of NDCG@{k}"
-    show.print_notes([rule, f"hot are {found.hot}"])
+    done = f"{len(found.table):,} recommendations written to {to}"
+    show.print_sentence(f"{done} ({method}, strength {found.strength:g}).")
 
 
 @dataclass(frozen=True)
@@ -191,7 +178,7 @@ def audit_lists(
     json: opt.Json = False,
 ) -> None:
     """Audit recommendation lists of any system: accuracy, popularity bias, exposure, with intervals."""
-    from evenhand.audit.document import check_target, read_audit, to_json
+    from evenhand.audit.document import check_target, github_lines, read_audit, save_audit, save_junit, to_json
     from evenhand.audit.gates import against, check_gates, evaluate_gates, parse_gate
     from evenhand.audit.run_audit import audit
     from evenhand.cli import inputs, show
@@ -225,15 +212,26 @@ def audit_lists(
         found = against(found, earlier)
     results = evaluate_gates(gates, found)
     if World.current().speaks:
-        files = {"train": train, "validation": validation, "test": test, **lists}
-        files |= {"users": known.users_file, "items": known.items_file, "earlier audit": checking.baseline}
-        _write(found, results, out, checking, files)
+        if checking.save is not None:
+            save_audit(found, checking.save)
+        if checking.junit is not None:
+            save_junit(results, checking.junit)
+        if out is not None:
+            from evenhand.report import Origin, write_report
+
+            files = {"train": train, "validation": validation, "test": test, **lists}
+            files |= {"users": known.users_file, "items": known.items_file, "earlier audit": checking.baseline}
+            write_report(found, Path(out), origin=Origin.of(sys.argv[1:], files))
     if json:
         show.print_json(to_json(found))
     else:
         _print_audit(found, [path for path in (out, checking.save, checking.junit) if path is not None])
-    _tell(found, results, checking.github, sys.stderr if json else sys.stdout)
-    if any(one.failed for one in results):
+    for line in github_lines(found, results) if checking.github else ():
+        print(line, file=sys.stderr if json else sys.stdout)
+    failed = [one for one in results if one.failed]
+    for one in failed:
+        print(f"evenhand: gate failed: {one_line(one.sentence)}", file=sys.stderr)
+    if failed:
         raise typer.Exit(1)
 
 
@@ -250,21 +248,6 @@ def _named(recs: list[str]) -> dict[str, str]:
             raise InputError(f"two lists are called '{name}'; give each its own name: --recs NAME=FILE.")
         found[name] = file
     return found
-
-
-def _write(
-    found: Audit, results: list[GateResult], out: str | None, checking: Checking, files: dict[str, str | None]
-) -> None:
-    from evenhand.audit.document import save_audit, save_junit
-
-    if checking.save is not None:
-        save_audit(found, checking.save)
-    if checking.junit is not None:
-        save_junit(results, checking.junit)
-    if out is not None:
-        from evenhand.report import Origin, write_report
-
-        write_report(found, Path(out), origin=Origin.of(sys.argv[1:], files))
 
 
 def _print_audit(found: Audit, written: list[str]) -> None:
@@ -291,14 +274,3 @@ def _print_audit(found: Audit, written: list[str]) -> None:
             show.print_sentence(f"changed: {name} went from {values}{way}.")
     if written:
         show.print_sentence(f"Written to {', '.join(written)}")
-
-
-def _tell(found: Audit, results: list[GateResult], github: bool, stream: Any) -> None:
-    from evenhand.audit.document import github_lines
-
-    if github:
-        for line in github_lines(found, results):
-            print(line, file=stream)
-    for one in results:
-        if one.failed:
-            print(f"evenhand: gate failed: {one_line(one.sentence)}", file=sys.stderr)

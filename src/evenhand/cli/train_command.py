@@ -13,13 +13,10 @@ from evenhand.cli import options as opt
 from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from evenhand.experiments.tracking import Run
     from evenhand.models.base import Model
 
-_LARGE = 10**9
-"""Bytes of a model that are worth a word before they are written."""
+_LARGE = 10**9  # bytes of a model that are worth a word before they are written
 
 
 def command(
@@ -49,8 +46,9 @@ def command(
 ) -> None:
     """Train one method, or fit one baseline, and save the model."""
     from evenhand.cli import show
-    from evenhand.cli.inputs import is_given
+    from evenhand.cli.inputs import is_given, titles_in
     from evenhand.cli.plan import make_plan
+    from evenhand.data.reading.read import column_names
     from evenhand.experiments.compare import rows_of
     from evenhand.experiments.output import run_folder
     from evenhand.experiments.tracking import tracking
@@ -84,7 +82,9 @@ def command(
         _refuse_flags(asked.label, training, {"encoder"} if base is not None else set())
     plan = make_plan(work, [text if base is None else asked], k, out, hot, resume)
     check_ours(Path(out))
-    titles = _titles(items_file, title, work.reading.item, plan.source.split.train.item_ids)
+    item = work.reading.item
+    column = item if items_file is None or item in column_names(items_file) else "item"
+    titles = titles_in(items_file, title, column, plan.source.split.train.item_ids)
     if explain:
         plan.explain(work.json)
     (one,) = plan.methods
@@ -135,19 +135,6 @@ def for_aim(splitting: opt.Splitting, aim: str) -> opt.Splitting:
     if aim == "log" or rule is None or splitting.split != opt.Splitting().split:
         return splitting
     return replace(splitting, validation=rule) if splitting.test is not None else replace(splitting, split=rule)
-
-
-def _titles(items_file: str | None, title: str | None, item: str, item_ids: pa.Array) -> pa.Array | None:
-    """What the items are called, for the model to keep; read before anything is trained."""
-    from evenhand.data.reading.read import column_names
-    from evenhand.models.id_lookup import read_titles
-
-    if items_file is None:
-        if title is not None:
-            raise InputError("--title names a column of --items-file; give the file too.")
-        return None
-    column = item if item in column_names(items_file) else "item"
-    return read_titles(items_file, item_ids, item=column, title=title or "title")
 
 
 def _given(training: opt.Training, sampling: opt.Sampling) -> set[str]:

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from evenhand.experiments.tune import SideBySide, TuneResult
     from evenhand.training.method import Method
 
-_SHOWN = 10
-"""Trials in the table that is printed."""
-
 
 @dataclass(frozen=True)
 class Training(opt.Training):
@@ -103,7 +100,11 @@ def command(
         rows = _write_model(result, plan, work, model, refit)
         document["model"] = {"folder": model, "refitted": refit, "rows": [row.to_json() for row in rows]}
         if not work.json:
-            _print_model(rows, f"{work.data}, the chosen parameters, protocol {plan.protocol}", model, refit)
+            print()
+            title = f"{work.data}, the chosen parameters, protocol {plan.protocol}"
+            show.print_notes(show.print_rows(rows, title))
+            how = ", trained on all data; the numbers are from before that" if refit else ""
+            show.print_sentence(f"Model written to {model}/{how}.")
     if work.json:
         show.print_json(document)
 
@@ -213,13 +214,15 @@ def _print(result: TuneResult, out: str, report: Path | None) -> None:
     from evenhand.cli import show
 
     two = len(result.goals) > 1
-    shown = list(result.front) if two else result.best(_SHOWN)
+    shown = list(result.front) if two else result.best(10)
     if two and result.trials[0] not in shown:
         shown.append(result.trials[0])
     headings = ["trial", *(f"{goal.text} {goal.arrow}" for goal in result.goals), *result.space]
-    rows = [_cells(trial, len(result.goals)) for trial in shown]
-    if two:
-        rows = [[*row, _mark(result, trial)] for row, trial in zip(rows, shown, strict=True)]
+    rows = []
+    for trial in shown:
+        values = ("failed" if trial.problem else f"{value:.4f}" for value in trial.verdict.values)
+        mark = [_mark(result, trial)] if two else []
+        rows.append([str(trial.number), *values, *map(str, trial.parameters.values()), *mark])
     show.print_listing([*headings, ""] if two else headings, rows)
     show.print_notes(result.notes)
     default = result.trials[0].value
@@ -236,22 +239,8 @@ def _print(result: TuneResult, out: str, report: Path | None) -> None:
         show.print_sentence(f"Open the front in a browser: {report}")
 
 
-def _cells(trial: Trial, metrics: int) -> list[str]:
-    values = ["failed"] * metrics if trial.problem else [f"{value:.4f}" for value in trial.verdict.values]
-    return [str(trial.number), *values, *map(str, trial.parameters.values())]
-
-
 def _mark(result: TuneResult, trial: Trial) -> str:
     words = [f"picked ({result.pick})"] if trial is result.picked else []
     if trial is result.trials[0]:
         words.append("defaults" if trial in result.front else "defaults, not on the front")
     return ", ".join(words)
-
-
-def _print_model(rows: list[Row], title: str, folder: str, refit: bool) -> None:
-    from evenhand.cli import show
-
-    print()
-    show.print_notes(show.print_rows(rows, title))
-    how = ", trained on all data; the numbers are from before that" if refit else ""
-    show.print_sentence(f"Model written to {folder}/{how}.")

@@ -16,7 +16,7 @@ import numpy as np
 from evenhand.experiments.results import Document
 from evenhand.experiments.verdict import paired
 from evenhand.metrics.statistics import Interval, holm, paired_over_seeds
-from evenhand.paper.measures import COMPARED, REFERENCE
+from evenhand.paper.paper_metrics import COMPARED, REFERENCE
 from evenhand.paper.published import cells
 from evenhand.paper.tables import title
 
