@@ -65,7 +65,6 @@ class Entry:
         return self.parts[1]
 
     def method(self, values: Mapping[str, Any], encoder: Encoder, settings: Settings, asked: str | None) -> Method:
-        """With these values of its parameters."""
         if self.make is not None:
             return replace(self.make(values), asked=asked)
         sampler, objective = (
@@ -210,7 +209,6 @@ def trained(
 
 
 def with_objective(method: Method, objective: Objective) -> Method:
-    """A trained method with another loss."""
     if not isinstance(method, Trained):
         raise InputError(f"'{method.label}' is not trained, so it takes no objective.")
     return trained(method.sampler, objective, method.encoder, method.settings)

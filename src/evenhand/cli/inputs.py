@@ -145,7 +145,6 @@ def read_file(name: str, reading: Reading, *, allow_small: bool = False) -> Inte
 
 
 def integers(text: str, what: str) -> tuple[int, ...]:
-    """`5,10,20` as numbers."""
     try:
         numbers = tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError:

@@ -73,7 +73,6 @@ class Cell:
         return {"test": self.test.identity(), "seeds": self.seeds if one.seeded else 1, "trials": trials}
 
     def run(self, seconds: float = 0.0, details: Mapping[str, Any] | None = None, **measured: Any) -> Run:
-        """Its record, with what was measured: hardware, versions and values."""
         one = method_named(self.method)
         experiment = EXPERIMENT if self.device == "cpu" else f"{EXPERIMENT}-{self.device}"
         options = ["--tests", self.test.test, "--methods", self.method, "--seeds", self.seeds, "--tune", self.trials]
@@ -165,7 +164,6 @@ def run_benchmark(
 
 
 def measure(cell: Cell, work: Path | None = None) -> Run:
-    """Run one cell here and now."""
     split = cell.test.split(cell.data_dir)
     resumed = work is not None and work.exists()
     worked, began = time.process_time(), time.perf_counter()

@@ -148,7 +148,6 @@ class Suite:
 
 @cache
 def known_suite() -> Suite:
-    """What `suite.toml` holds."""
     with FILE.open("rb") as file:
         content = tomllib.load(file)
     sources = {name: Source(**one) for name, one in content["sources"].items()}

@@ -179,7 +179,6 @@ def _tested(rows: Sequence[tuple[dict[str, Any], dict[str, Any]]], key: str) -> 
 
 
 def over_seeds(mine: dict[str, Any], other: dict[str, Any], key: str) -> Interval | None:
-    """The paired test of two rows."""
     sides = [entry["metrics"][key]["values"] for entry in (mine, other)]
     if any(value is None for side in sides for value in side):
         return None

@@ -141,7 +141,6 @@ def axis(channel: Any, field: str, title: str | None, *, share: bool = False, ti
 
 
 def loose(padding: int) -> alt.Scale:
-    """A scale around the data, wherever they lie."""
     return alt.Scale(zero=False, padding=padding, nice=False)
 
 
@@ -190,7 +189,6 @@ def legend_key(inside: str) -> Markup:
 
 
 def patch(colour: str) -> Markup:
-    """A filled box for a legend."""
     return Markup(
         '<svg class="key box" aria-hidden="true" viewBox="0 0 16 12">'
         f'<rect x=".5" y=".5" width="15" height="11" fill="{colour}" stroke="var(--muted)"/></svg>'
