@@ -92,11 +92,9 @@ def _blend(values: Mapping[str, Any]) -> Blend:
         try:
             given["shares"] = tuple(float(text) for text in str(given["shares"]).split("+"))
         except ValueError:
-            count = len(given.get("parts", Blend().parts))
-            example = "+".join(["1"] * count)
-            raise InputError(
-                f"shares are one number a part, joined by + as in {example}, not '{given['shares']}'."
-            ) from None
+            example = "+".join(["1"] * len(given.get("parts", Blend().parts)))
+            said = f"shares are one number a part, joined by + as in {example}, not '{given['shares']}'."
+            raise InputError(said) from None
     return Blend(**given)
 
 

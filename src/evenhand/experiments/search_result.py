@@ -17,8 +17,6 @@ from evenhand.training.method import Method
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.text import count, html_table, parse_integer
 
-MOST = 2
-"""Metrics at most: a person can choose on the front of two, which is a line."""
 _OPPOSITES = {"fpr": "precision", "fnr": "recall"}
 """Metrics that are 1 minus another one."""
 
@@ -27,8 +25,6 @@ Pick = Literal["knee", "most-accurate", "least-biased"]
 PICKS: tuple[Pick, ...] = get_args(Pick)
 Point = tuple[float, float]
 """Two gains: both coordinates are better the larger they are."""
-_ROUNDING = 1e-9
-"""Scaled points that differ by less lie out equally far."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +62,11 @@ def parse_goals(metric: str | Sequence[str], n_items: int | None = None) -> tupl
     [('ndcg@10', 10, '↑'), ('ohr@200', 80, '↓')]
     """
     texts = [text.strip() for text in (metric.split(",") if isinstance(metric, str) else metric)]
-    if not 1 <= len(texts) <= MOST:
+    if not 1 <= len(texts) <= 2:  # a person can choose on the front of two, which is a line
         raise InputError(f"a search takes one metric or two, as in ndcg@10,ohr@10, not {len(texts)}.")
     known = [name for name, one in METRICS.items() if _can_be_sought(one, alone=len(texts) == 1)]
     goals = tuple(_parsed(text, known, n_items) for text in texts)
-    if len(goals) == MOST:
+    if len(goals) == 2:
         _check_two(goals[0], goals[1], n_items)
     return goals
 
@@ -156,7 +152,7 @@ def knee_of(front: Sequence[Point]) -> int:
         return 0
     out = [(x - least) / (most - least) + (y - first_low) / (last_high - first_low) for x, y in front]
     farthest = max(out)
-    return next(place for place, far in enumerate(out) if far >= farthest - _ROUNDING)
+    return next(place for place, far in enumerate(out) if far >= farthest - 1e-9)  # less is rounding
 
 
 def picked_of(front: Sequence[Point], pick: Pick) -> int:

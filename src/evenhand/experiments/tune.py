@@ -129,9 +129,8 @@ def tune(
     if all(trial.problem for trial in done):
         raise RunError(f"no trial of '{name}' succeeded; the last one failed because {done[-1].problem}")
     best = picked_trial(done, goals, chosen)
-    return TuneResult(
-        one.having(best.parameters), best, goals, tuple(done), space, dict(fixed), chosen, notes=held.notes,
-    )  # fmt: skip
+    ready = one.having(best.parameters)
+    return TuneResult(ready, best, goals, tuple(done), space, dict(fixed), chosen, notes=held.notes)
 
 
 def group_size(asked: SideBySide, method: Method, device: torch.device) -> int:

@@ -16,7 +16,6 @@ from evenhand.utils.errors import InputError
 PERFORMANCE = ("precision", "recall", "f1", "ndcg", "ohr", "ocr", "uhr", "ucr")
 ERRORS_K = 5
 """The paper's FPR and FNR are those of the top 5."""
-ERRATUM = "!"
 NEAR = 0.01
 """A printed number this close to our mean counts as near, and an interval reaching further decides nothing."""
 _MORE = {
@@ -90,7 +89,7 @@ class Pair:
             ours += f" ± {short(self.std)}"
         paper, difference = "–", "–"
         if self.cell is not None:
-            paper = short(self.cell.value) + (f" {ERRATUM}" if self.cell.errata else "")
+            paper = short(self.cell.value) + (" !" if self.cell.errata else "")
         if self.difference is not None:
             size = abs(self.difference)
             sign = "−" if self.difference < 0 else "+"
