@@ -37,9 +37,11 @@ _SQUARE = '<path d="M8.5 1.5h9v9h-9Z" fill="none" stroke="var(--s5)" stroke-widt
 _DOT = '<path d="M13 3a3 3 0 1 1-.01 0Z" fill="var(--muted)" opacity=".5"/>'
 
 
-def write_search_page(result: TuneResult, path: Path, **about: Any) -> None:
-    """Write the page to a file, whole or not at all; `about` is what `search_page` takes."""
-    write_text(path, search_page(result, **about))
+def write_search_page(
+    result: TuneResult, path: Path, *, data: str, protocol: str, origin: Origin | None = None
+) -> None:
+    """Write the page to a file, whole or not at all."""
+    write_text(path, search_page(result, data=data, protocol=protocol, origin=origin))
 
 
 def search_page(result: TuneResult, *, data: str, protocol: str, origin: Origin | None = None) -> str:
