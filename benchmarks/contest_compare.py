@@ -11,7 +11,7 @@ import numpy as np
 from evenhand.experiments.results import DIGITS, WORK, Comparison, Results, Run
 from evenhand.metrics.statistics import Interval, bootstrap_over_users, compare_metric
 from evenhand.metrics.users import UserMetrics
-from evenhand.paper.user_values import COMPARED, Runs, load
+from evenhand.paper.paper_metrics import COMPARED, Runs, load
 
 CONTEST = "contest"
 AGAINST = ("ease", "als")

@@ -15,7 +15,7 @@ from contest_measures import alone_in, hardware
 
 import evenhand as eh
 from evenhand.data.datasets.load import demo_simulation
-from evenhand.experiments.feedback_loop import feedback_loop
+from evenhand.experiments.fit import feedback_loop
 from evenhand.experiments.results import DIGITS, Results, Run
 from evenhand.training.run import versions
 from evenhand.training.settings import resolve_device

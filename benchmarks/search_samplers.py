@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import optuna
 
-from evenhand.experiments.goals import front_of
+from evenhand.experiments.search_result import front_of
 from evenhand.experiments.search_space import RANGES, search_space
 from evenhand.methods import parse
 from evenhand.training.settings import Settings

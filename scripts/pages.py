@@ -21,8 +21,8 @@ import scoreboard_block
 from page_text import replaced
 from reproduction_tables import Experiments
 
+from evenhand.experiments.benchmark import scoreboard
 from evenhand.experiments.results import Results
-from evenhand.experiments.scoreboard import scoreboard
 from evenhand.experiments.suite import known_suite
 from evenhand.paper.experiment import SWEEPS
 from evenhand.report import scoreboard_markdown

@@ -11,9 +11,9 @@ from page_text import ENCODERS, SETS, code, label, listed, paragraph, short, sig
 from reproduction_tables import GOOD, SHOWN, Experiments, Table, papers_row
 
 from evenhand.paper.experiment import SWEEPS
+from evenhand.paper.paper_metrics import REFERENCE
 from evenhand.paper.published import cell, cells
 from evenhand.paper.tables import grids
-from evenhand.paper.user_values import REFERENCE
 
 GREEK = {"alpha": "α", "beta": "β", "gamma": "γ"}
 FIRST = ("rns", "pns", "dns", "auc-ns")

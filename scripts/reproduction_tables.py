@@ -13,9 +13,9 @@ from page_text import ENCODERS, SETS, label, listed
 from evenhand.experiments.results import Document, documents
 from evenhand.paper.claims import Claim, claims
 from evenhand.paper.experiment import DEFAULT_METHODS, published_row
+from evenhand.paper.paper_metrics import REFERENCE
 from evenhand.paper.published import LOWER_IS_BETTER, Cell, cells
 from evenhand.paper.tables import NEAR, Pair, pair
-from evenhand.paper.user_values import REFERENCE
 
 SHOWN = ("precision@5", "ndcg@5", "ohr@5")
 GOOD = ("as printed", "near")

@@ -7,9 +7,8 @@ from typing import Any
 
 from page_text import paragraph, short, spread, table
 
-from evenhand.experiments.benchmark import EXPERIMENT
+from evenhand.experiments.benchmark import EXPERIMENT, scoreboard
 from evenhand.experiments.results import Results
-from evenhand.experiments.scoreboard import scoreboard
 from evenhand.experiments.suite import known_suite
 
 CHOSEN = {

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from evenhand.experiments.benchmark import KEPT, KS, Cell
+from evenhand.experiments.benchmark import KEPT, KS, Cell, scoreboard
 from evenhand.experiments.results import Results
-from evenhand.experiments.scoreboard import scoreboard
 from evenhand.experiments.suite import Test, known_suite
 
 STRANGE = "a|b`c<img src=x onerror=alert(1)>"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from evenhand.experiments.goals import Pick, parse_goals
-from evenhand.experiments.search_result import Trial, TuneResult, Verdict, picked_trial
+from evenhand.experiments.search_result import Pick, Trial, TuneResult, Verdict, parse_goals, picked_trial
 from evenhand.experiments.search_space import search_space
 from evenhand.methods import parse
 

@@ -16,8 +16,8 @@ import pytest
 pytest.importorskip("fastapi", reason="needs evenhand[serve]")
 
 
+from evenhand.serve import listen, server_of
 from evenhand.serve.answers import HotModel
-from evenhand.serve.run_server import listen, server_of
 
 
 @contextmanager

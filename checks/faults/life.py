@@ -104,7 +104,7 @@ def live(life: Life, told: Path) -> None:
         os.write(lines, f"saved {_name(self.folder)} {len(facts['history'])}\n".encode())
 
     checkpoint.Checkpoints.save = recorded  # type: ignore[method-assign]
-    keep = Workshop._write
+    keep = Workshop.keep
 
     def kept(self: Any, method: Any, part: Any, record: Any) -> None:
         keep(self, method, part, record)
@@ -112,7 +112,7 @@ def live(life: Life, told: Path) -> None:
             os.write(lines, f"part {place.name}\n".encode())
 
     Trainer.run = watched  # type: ignore[method-assign]
-    Workshop._write = kept  # type: ignore[method-assign]
+    Workshop.keep = kept  # type: ignore[method-assign]
     recipe.candidates = few_candidates
     if life.within_epochs:
         checkpoint.LONG_EPOCH = 0

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from evenhand.data.splits import Split, given_split
     from evenhand.encoders import MF, LightGCN
     from evenhand.experiments.compare import compare, compare_tests
-    from evenhand.experiments.feedback_loop import feedback_loop
-    from evenhand.experiments.fit import fit
+    from evenhand.experiments.fit import feedback_loop, fit
     from evenhand.experiments.tune import tune
     from evenhand.metrics.evaluate import evaluate
     from evenhand.models.base import Model
@@ -60,8 +59,7 @@ _HOME = {
         "evenhand.data.splits": "Split given_split",
         "evenhand.encoders": "MF LightGCN",
         "evenhand.experiments.compare": "compare compare_tests",
-        "evenhand.experiments.feedback_loop": "feedback_loop",
-        "evenhand.experiments.fit": "fit",
+        "evenhand.experiments.fit": "feedback_loop fit",
         "evenhand.experiments.tune": "tune",
         "evenhand.methods": "Method Trained",
         "evenhand.metrics.evaluate": "evaluate",

@@ -65,7 +65,6 @@ class Entry:
         return self.parts[1]
 
     def method(self, values: Mapping[str, Any], encoder: Encoder, settings: Settings, asked: str | None) -> Method:
-        """With these values of its parameters."""
         if self.make is not None:
             return replace(self.make(values), asked=asked)
         sampler, objective = (
@@ -93,11 +92,9 @@ def _blend(values: Mapping[str, Any]) -> Blend:
         try:
             given["shares"] = tuple(float(text) for text in str(given["shares"]).split("+"))
         except ValueError:
-            count = len(given.get("parts", Blend().parts))
-            example = "+".join(["1"] * count)
-            raise InputError(
-                f"shares are one number a part, joined by + as in {example}, not '{given['shares']}'."
-            ) from None
+            example = "+".join(["1"] * len(given.get("parts", Blend().parts)))
+            said = f"shares are one number a part, joined by + as in {example}, not '{given['shares']}'."
+            raise InputError(said) from None
     return Blend(**given)
 
 
@@ -210,7 +207,6 @@ def trained(
 
 
 def with_objective(method: Method, objective: Objective) -> Method:
-    """A trained method with another loss."""
     if not isinstance(method, Trained):
         raise InputError(f"'{method.label}' is not trained, so it takes no objective.")
     return trained(method.sampler, objective, method.encoder, method.settings)

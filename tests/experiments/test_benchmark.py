@@ -15,13 +15,14 @@ import pytest
 from evenhand.data.datasets.known import DATASETS
 from evenhand.data.splits import Split
 from evenhand.experiments import benchmark
-from evenhand.experiments.benchmark import Cell, cells_of, method_named, run_benchmark
+from evenhand.experiments.benchmark import Cell, cells_of, method_named, run_benchmark, scoreboard
 from evenhand.experiments.results import Results, Run
-from evenhand.experiments.scoreboard import schema, scoreboard
 from evenhand.experiments.suite import QUESTIONS, Suite, Test, dataset_tests, known_suite, own_tests
 from evenhand.utils.errors import InputError, StoppedError
 from made_scoreboard import made_scoreboard
 from run_cli import evenhand, small_log, write_log
+
+SCHEMA = json.loads(Path(benchmark.__file__).with_name("scoreboard.schema.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -191,9 +192,9 @@ def test_a_process_that_is_killed_costs_its_cell_alone(log: str, tmp_path: Path)
 
 def test_the_document_fits_its_schema(tmp_path: Path) -> None:
     board = made_scoreboard(tmp_path)
-    jsonschema.validate(json.loads(json.dumps(board)), schema())
+    jsonschema.validate(json.loads(json.dumps(board)), SCHEMA)
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({**board, "k": 10}, schema())
+        jsonschema.validate({**board, "k": 10}, SCHEMA)
     (iid,) = [one for one in board["tests"] if (one["set"], one["test"]) == ("Amazon-Electronic", "iid")]
     assert [row["name"] for row in iid["rows"]] == ["ease", "lightgcn/dns", "popular"]
     assert (iid["choice"], iid["best_published"]) == ("ease", "LightGCN, SL@20")
@@ -204,7 +205,7 @@ def test_the_command_writes_both_pages_and_a_document(log: str, tmp_path: Path) 
     ended = evenhand(*asked, "--tests", "iid,time", "--json", "--quiet")
     assert ended.code == 0, ended.err
     assert ended.err == ""
-    jsonschema.validate(ended.document, schema())
+    jsonschema.validate(ended.document, SCHEMA)
     assert [(one["set"], one["test"]) for one in ended.document["tests"]] == [("mine", "iid"), ("mine", "time")]
     page = (tmp_path / "out" / "scoreboard.md").read_text(encoding="utf-8")
     best = ended.document["tests"][0]["rows"][0]["metrics"]["ndcg"]["mean"]

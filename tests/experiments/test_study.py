@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from evenhand.data.splits import Split
-from evenhand.experiments.goals import parse_goals
+from evenhand.experiments.search_result import parse_goals
 from evenhand.experiments.search_space import Range
 from evenhand.experiments.tune import TuneResult, tune
 from evenhand.utils.errors import InputError

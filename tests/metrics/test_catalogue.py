@@ -11,7 +11,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.audit.gates import parse_gate
-from evenhand.experiments.goals import parse_goals
+from evenhand.experiments.search_result import parse_goals
 from evenhand.metrics import catalogue
 from evenhand.metrics.catalogue import METRICS, share_with_denominator
 from run_cli import evenhand

@@ -33,10 +33,10 @@ from evenhand.paper.experiment import (
     swept,
     swept_values,
 )
+from evenhand.paper.paper_metrics import differences
 from evenhand.paper.published import cell
 from evenhand.paper.reproduce import HELD_OUT, Finished, epochs_until, fit_batch, forget, reproduce
 from evenhand.paper.tables import Pair, grids, markdown
-from evenhand.paper.user_values import differences
 from evenhand.training.run import train
 from evenhand.utils.errors import InputError, RunError, StoppedError
 from run_cli import Ended, evenhand
@@ -193,12 +193,12 @@ def test_a_sweep_is_one_training_with_its_own_value_for_each_row(tmp_path: Path,
     experiment = Experiment("alpha", seeds=2, epochs=2)
     rows = [swept(experiment, value) for value in ("0.5", "1")]
     together = fit_batch(rows, experiment, split, tmp_path, "cpu")
-    assert [one.run.method for one in together] == ["0.5", "1"]
-    assert [one.run.details["sampler"]["alpha"] for one in together] == [0.5, 1.0]
+    assert [run.method for run, _ in together] == ["0.5", "1"]
+    assert [run.details["sampler"]["alpha"] for run, _ in together] == [0.5, 1.0]
     alone = [fit_batch([one], experiment, split, tmp_path, "cpu")[0] for one in rows]
     for one, other in zip(together, alone, strict=True):
-        assert one.run.measured == other.run.measured
-    assert together[0].run.measured != together[1].run.measured
+        assert one[0].measured == other[0].measured
+    assert together[0][0].measured != together[1][0].measured
     for batch in (rows, rows[:1], rows[1:]):
         forget(batch, tmp_path, "cpu")
     assert list(tmp_path.iterdir()) == []

@@ -393,7 +393,7 @@ def test_the_story_of_a_comparison_tells_protocol_and_spread() -> None:
     assert (story.protocol, story.judged_on, story.seeds) == ("paper", "test", 2)
     assert {curve.name for curve in story.curves} == {"rns"}
     assert {(s.name, s.k) for s in story.spreads} == {("rns", 5), ("popular", 5)}
-    assert story.of_quantity("loss")[0].epochs == (1, 2)
+    assert next(curve for curve in story.curves if curve.quantity == "loss").epochs == (1, 2)
     assert set(story.chosen) == {"rns"}
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.experiments.goals import parse_goals
-from evenhand.experiments.search_result import Verdict
+from evenhand.experiments.search_result import Verdict, parse_goals
 from evenhand.report.search_page import search_page, write_search_page
 from evenhand.utils.errors import InputError
 from sample_search import bare_search, sample_search
@@ -109,6 +108,6 @@ def test_the_file_is_whole_and_small_and_a_bad_place_is_a_sentence(tmp_path: Pat
 
 
 def test_examples_in_the_code_are_right() -> None:
-    for name in ("report.search_page", "experiments.goals", "experiments.search_space"):
+    for name in ("report.search_page", "experiments.search_result", "experiments.search_space"):
         failed, tried = doctest.testmod(importlib.import_module(f"evenhand.{name}"))
         assert (failed, tried > 0) == (0, True)

@@ -37,8 +37,8 @@ class _Faults(logging.Handler):
 @cache
 def _server() -> tuple[int, _Faults]:
     """Its port; it runs as long as this process."""
+    from evenhand.serve import listen, server_of
     from evenhand.serve.answers import HotModel
-    from evenhand.serve.run_server import listen, server_of
 
     listening, faults = listen("127.0.0.1", 0), _Faults()
     server = server_of(HotModel(SEEDS / "model" / "vectors", every=1e9))

@@ -19,14 +19,14 @@ from checks.fuzz.targets.target import Target
 from evenhand.audit.gates import GateResult, check_gates, evaluate_gates, github_lines, junit, parse_gate
 from evenhand.audit.result import Finding
 from evenhand.cli import show
-from evenhand.cli.audit_command import _named
 from evenhand.cli.inputs import list_lengths
+from evenhand.cli.lists_commands import _named
 from evenhand.cli.tune_command import trials_at_once
 from evenhand.data.popularity import HotRule
 from evenhand.data.reading.columns import Column
 from evenhand.data.reading.read import read_columns
 from evenhand.data.write import write_table
-from evenhand.experiments.goals import parse_goals
+from evenhand.experiments.search_result import parse_goals
 from evenhand.methods import parse
 from evenhand.models.card import model_card
 from evenhand.report.render import isolated, safe

@@ -22,9 +22,6 @@ _CHUNK_CELLS = {"cpu": 2**21, "cuda": 2**27}
 """Numbers held at once, in gathered vectors and in normal equations: what fits caches, what fills a GPU."""
 _BLOCK_COST = 2**14
 """Pairs in a block of rows: long enough to outweigh a call, short enough to keep every core busy."""
-_BYTES_A_NUMBER = 2 * 4
-"""Old and new vectors, in float32."""
-_LARGEST_NU = 10
 _SPREAD = 0.01
 """Standard deviation of the vectors that the first half-step starts from."""
 
@@ -62,18 +59,14 @@ class ALS(Baseline):
         check_number("alpha", self.alpha, zero=True)
         check_number("l2", self.l2, zero=False)
         check_number("nu", self.nu, zero=True)
-        if self.nu > _LARGEST_NU:
-            raise InputError(f"nu may be up to {_LARGEST_NU}, not {self.nu}.")
+        if self.nu > 10:
+            raise InputError(f"nu may be up to 10, not {self.nu}.")
         check_integer("iterations", self.iterations)
         check_integer("steps", self.steps, least=0)
 
     def fit_pairs(self, train: Interactions, seed: int = 0, device: str | torch.device = "cpu") -> FactorModel:
-        check_memory(
-            _BYTES_A_NUMBER * self.factors * (train.n_users + train.n_items),
-            torch.device(device),
-            f"ALS with {self.factors:,} factors",
-            "lower factors",
-        )
+        needed = 2 * 4 * self.factors * (train.n_users + train.n_items)  # old and new vectors, in float32
+        check_memory(needed, torch.device(device), f"ALS with {self.factors:,} factors", "lower factors")
         # Drawn on the CPU, so that a seed means the same start on every device.
         drawn = torch.randn(train.n_items, self.factors, generator=torch.Generator().manual_seed(seed))
         items = (_SPREAD * drawn).to(device)
@@ -168,7 +161,6 @@ class _HalfStep:
 
     def by_tensors(self, order: np.ndarray, lengths: np.ndarray, for_each: _ForEach) -> Tensor:
         """Rows of about equal length together, as tensors."""
-
         others, dim = self.others, self.others.shape[1]
         # The last row of zeros fills up what is shorter than its group.
         padded = torch.cat([others, others.new_zeros(1, dim)])
@@ -224,13 +216,9 @@ class Systems:
         sums = (mine.sum(1) for mine in self.vectors())
         self.right = (1 + step.alpha) * sum(sums, padded.new_zeros(len(rows), padded.shape[1]))
 
-    def vectors(self) -> Iterator[Tensor]:
+    def vectors(self) -> Iterable[Tensor]:
         """Y_u of every row, [n, ≤ width, d] at a time."""
-        if self.kept is not None:
-            yield self.kept
-            return
-        for index in self.pieces:
-            yield self._gathered(index)
+        return map(self._gathered, self.pieces) if self.kept is None else [self.kept]
 
     def _gathered(self, index: Tensor) -> Tensor:
         return torch.nn.functional.embedding(index, self.padded)

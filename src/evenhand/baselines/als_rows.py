@@ -111,12 +111,7 @@ def _add_ridge(ridge: np.floating, x: np.ndarray, factor: np.floating, out: np.n
 
 @_compiled
 def _add_seen(
-    others: np.ndarray,
-    columns: np.ndarray,
-    x: np.ndarray,
-    weight: np.floating,
-    constant: np.floating,
-    out: np.ndarray,
+    others: np.ndarray, columns: np.ndarray, x: np.ndarray, weight: np.floating, constant: np.floating, out: np.ndarray
 ) -> None:
     """`out += Σ_y (weight · (y·x) + constant) y` over the vectors y of the columns, four at a time."""
     dim, zero = len(x), others.dtype.type(0)

@@ -92,7 +92,11 @@ class Baseline(Method):
         per_seed = () if len(model.seeds) == len(models) else tuple(models)
         model = model.having(info=info, metrics=metrics_json(results), known=split.consumed)
         again = settled[best][1]
-        notes = (*split.notes, *_sampled(model))
+        users, there = (model.info.get("settled_on", {}).get(name, 0) for name in ("users", "of"))
+        notes = split.notes
+        if users < there:
+            said = f"The shares of {model.info['method']} were found on a sample of {users:,} of {there:,} users."
+            notes = (*notes, said)
         return Fit(model, results, validation, seconds=seconds, notes=notes, per_seed=per_seed, again=again)
 
     def refit(self, fit: Fit, split: Split, *, device: str = "auto", run: RunOptions = PLAIN) -> Model:
@@ -126,14 +130,6 @@ class Baseline(Method):
 
     def explain(self, conditions: Conditions) -> str:
         return f"{self.label}: fitted on train once; it is not trained in epochs"
-
-
-def _sampled(model: Model) -> tuple[str, ...]:
-    """A note where the shares of a blend were found on some of the users only."""
-    users, there = (model.info.get("settled_on", {}).get(name, 0) for name in ("users", "of"))
-    if users >= there:
-        return ()
-    return (f"The shares of {model.info['method']} were found on a sample of {users:,} of {there:,} users.",)
 
 
 def stacked(models: Sequence[Model], seeds: Sequence[int], best: int) -> Model:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -39,11 +39,6 @@ from evenhand.utils.errors import InputError, StoppedError
 from evenhand.utils.progress import subtask
 from evenhand.utils.text import count
 
-if TYPE_CHECKING:
-    from evenhand.baselines.recipe import Tried
-
-HELD_OUT = 0.1
-"""Share of the pairs on which weights are found where there is no validation part."""
 SIGNED = ("popular",)
 """Parts whose weight may be negative: popularity can be taken out as well as put in."""
 _LARGEST = 2**30
@@ -85,10 +80,8 @@ class Blend(Baseline):
         shares, example = self.shares, "+".join(["1"] * len(self.parts))
         if shares == "auto":
             if any(part.name == "vectors" for part in self.parts):
-                raise InputError(
-                    "vectors from elsewhere have seen the pairs on which shares are settled; give them, as in "
-                    f"shares={example}."
-                )
+                why = "vectors from elsewhere have seen the pairs on which shares are settled"
+                raise InputError(f"{why}; give them, as in shares={example}.")
         elif len(shares) != len(self.parts) or not all(map(math.isfinite, shares)) or not any(shares):
             raise InputError(
                 f"shares are one number a part, joined by + as in {example}, not '{self.parameters()['shares']}'."
@@ -118,26 +111,23 @@ class Blend(Baseline):
         rest, held, again = held_apart(train, held)
         fits = self._fitted(rest, held, seed, device, run)
         signed = [part.name in SIGNED for part in self.parts]
-        lists = Shortlists.of([cast("Part", fit.model) for fit in fits], rest, held, signed)
+        lists = Shortlists.of([fit.model for fit in fits], rest, held, signed)
         shares, _ = found_weights(lists, signed)
         taken = [n for n, share in enumerate(shares) if share]
         counting = tuple(shares[n] for n in taken)
-        final = replace(
-            self, parts=tuple(lasting(fits[n].again or self.parts[n], fits[n].epochs) for n in taken), shares=counting
-        )
+        parts = tuple(lasting(fits[n].again or self.parts[n], fits[n].epochs) for n in taken)
+        final = replace(self, parts=parts, shares=counting)
         if again:
             model = final._with_shares(counting, train, seed, device, run)
             return model.having(info={**model.info, "settled_on": lists.settled_on}), final
         info = final.info(self.label, dict(zip(self.names, shares, strict=True))) | {"settled_on": lists.settled_on}
-        models = tuple(cast("Part", fits[n].model) for n in taken)
-        return BlendModel(models, counting, known=train, seeds=(seed,), info=info, fitted_to=train), final
+        return blended([fits[n].model for n in taken], counting, train, seed, info), final
 
     def _with_shares(
         self, shares: Sequence[float], train: Interactions, seed: int, device: torch.device, run: RunOptions
     ) -> BlendModel:
-        models = tuple(cast("Part", fit.model) for fit in self._fitted(train, None, seed, device, run))
-        info = self.info(self.label, dict(zip(self.names, shares, strict=True)))
-        return BlendModel(models, tuple(shares), known=train, seeds=(seed,), info=info, fitted_to=train)
+        models = [fit.model for fit in self._fitted(train, None, seed, device, run)]
+        return blended(models, shares, train, seed, self.info(self.label, dict(zip(self.names, shares, strict=True))))
 
     def _fitted(
         self, pairs: Interactions, held: Interactions | None, seed: int, device: torch.device, run: RunOptions
@@ -155,11 +145,18 @@ class Blend(Baseline):
         return {**self.description(), "method": label, "settled": settled}
 
 
+def blended(
+    models: Sequence[Model], shares: Sequence[float], train: Interactions, seed: int, info: dict[str, Any]
+) -> BlendModel:
+    parts = tuple(cast("Part", model) for model in models)
+    return BlendModel(parts, tuple(shares), known=train, seeds=(seed,), info=info, fitted_to=train)
+
+
 def held_apart(
     train: Interactions, held: Interactions | None, rule: str = "random"
 ) -> tuple[Interactions, Interactions, bool]:
     """What to fit to and what to settle shares on, and whether that was taken out of train, for lack of any."""
-    return (train, held, False) if held is not None and len(held) else (*held_out_share(train, HELD_OUT, rule), True)
+    return (train, held, False) if held is not None and len(held) else (*held_out_share(train, 0.1, rule), True)
 
 
 def fit_part(
@@ -213,14 +210,8 @@ class Workshop:
         except (OSError, ValueError):
             return None
 
-    def keep(self, one: Tried) -> None:
+    def keep(self, method: Method, part: Part, record: dict[str, Any]) -> None:
         """Write a part, its record last: a part without one was not finished."""
-        assert one.fitted is not None
-        record = {"ndcg": one.ndcg, "seconds": one.seconds, "epochs": list(one.epochs)}
-        recency = one.method.parameters().get("recency", 0)
-        self._write(one.asked, one.fitted, record | {"recency": recency})
-
-    def _write(self, method: Method, part: Part, record: dict[str, Any]) -> None:
         place = self._place(method)
         if place is None or sum(one.numel() * one.element_size() for one in part.tensors().values()) > _LARGEST:
             return
@@ -247,27 +238,21 @@ class Workshop:
                     path.write_text(json.dumps(seconds), encoding="utf-8")
         return method.having({"seconds": seconds})
 
-    def model(self, one: Tried) -> Part:
-        """The fitted part, read again where an earlier run wrote it."""
-        if one.fitted is None:
-            place = self._place(one.asked)
-            assert place is not None
-            one.fitted = load(place / "model")  # type: ignore[assignment]
-        assert one.fitted is not None
-        return one.fitted
+    def load(self, method: Method) -> Part:
+        """A part that an earlier run finished."""
+        return cast("Part", load(cast("Path", self._place(method)) / "model"))
 
     def fitted(self, method: Method, fit: Callable[[Path | None], Fit]) -> Fit:
         """A part, read again where an earlier run finished it, else fitted and kept."""
-        place, kept = self._place(method), self.find(method)
-        if place is not None and kept is not None:
+        if (kept := self.find(method)) is not None:
             again = Trained.from_description(kept["again"]) if kept.get("again") else None
-            return Fit(load(place / "model"), {}, None, epochs=tuple(kept["epochs"]), again=again)
+            return Fit(self.load(method), {}, None, epochs=tuple(kept["epochs"]), again=again)
         found = fit(self.checkpoints(method))
         record: dict[str, Any] = {"ndcg": None, "seconds": 0.0, "epochs": list(found.epochs)}
         if isinstance(found.again, Trained):  # what was left open is settled
             record["again"] = found.again.description()
         if "again" in record or found.again in (None, method):
-            self._write(method, cast("Part", found.model), record)
+            self.keep(method, cast("Part", found.model), record)
         return found
 
     def stopped(self, finished: int) -> StoppedError:

@@ -69,7 +69,7 @@ class Cooccurrence:
         The similarity is `(G_ij / (norms_i·norms_j + shrink))^power`, in float32. Of equally similar items the
         lowest index is nearer. A row is not ordered.
         """
-        n_items, room = self.train.n_items, np.minimum(self.pairs, self.train.n_items)
+        room = np.minimum(self.pairs, self.train.n_items)
 
         def find(part: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             size = int(np.minimum(room[part], most).sum())
@@ -81,7 +81,7 @@ class Cooccurrence:
 
         parts = self._by_blocks(find)
         lengths, items, values = (np.concatenate(side) for side in zip(*parts, strict=True))
-        assert len(lengths) == n_items
+        assert len(lengths) == self.train.n_items
         return np.concatenate([[0], np.cumsum(lengths)]), items, values
 
     @cached_property
@@ -97,9 +97,8 @@ class Cooccurrence:
         return (*by_item, indptr, items[order], self.user_weights, place[np.argsort(items, kind="stable")], nearness)
 
     def _by_blocks(self, work: Callable[[slice], _Found]) -> list[_Found]:
-        blocks = list(slices_within(self.pairs, _BLOCK_PAIRS))
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-            return list(pool.map(work, blocks))
+            return list(pool.map(work, slices_within(self.pairs, _BLOCK_PAIRS)))
 
 
 @compiled()

@@ -18,8 +18,6 @@ _CHUNK_CELLS = 2**24
 """Counts held at once while XᵀX is filled."""
 _DOUBLE_UP_TO = 20_000
 """Items up to which weights are solved for in float64; beyond, memory and time are better spent on more items."""
-_MATRICES = {"cpu": 1, "cuda": 3}
-"""Of items × items that are held at once: a CPU inverts in place, a GPU holds XᵀX, its factor or its inverse too."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +43,8 @@ class EASE(Baseline):
 
     def __post_init__(self) -> None:
         check_number("l2", self.l2, zero=False)
-        for name in ("balance", "lift"):
-            check_number(name, getattr(self, name), zero=True)
+        check_number("balance", self.balance, zero=True)
+        check_number("lift", self.lift, zero=True)
         if self.max_items != "all":
             check_integer("max_items", self.max_items)
         check_recency(self.recency)
@@ -57,12 +55,10 @@ class EASE(Baseline):
         n = pairs.n_items
         dtype = torch.float64 if n <= _DOUBLE_UP_TO else torch.float32
         copy = 4 if dtype == torch.float64 else 0
-        check_memory(
-            (_MATRICES.get(device.type, 3) * dtype.itemsize + copy) * n * n,
-            device,
-            f"EASE on {n:,} items",
-            "lower max_items, or take itemknn, gfcf or als instead",
-        )
+        # Of items × items: a CPU inverts in place, a GPU holds XᵀX, its factor or its inverse too.
+        needed = ((1 if device.type == "cpu" else 3) * dtype.itemsize + copy) * n * n
+        instead = "lower max_items, or take itemknn, gfcf or als instead"
+        check_memory(needed, device, f"EASE on {n:,} items", instead)
         counted = gram_by_counting(pairs, dtype) if device.type == "cpu" else gram_by_products(pairs, device, dtype)
         with solvable(self):
             weights = ease_weights(counted, self.l2, self.balance, self.lift)

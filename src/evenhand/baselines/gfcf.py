@@ -14,11 +14,6 @@ from evenhand.models.item_weights import ItemWeightModel
 from evenhand.utils.errors import InputError
 from evenhand.utils.memory import check_memory
 
-_OVERSAMPLING = 1.25
-"""Directions that are iterated for every one that is kept: the graph's spectrum falls slowly."""
-_LEAST_MORE = 32
-_ITERATIONS = 10
-
 
 @dataclass(frozen=True)
 class GFCF(Baseline):
@@ -69,13 +64,14 @@ def smoothest_directions(train: Interactions, k: int, device: torch.device) -> t
     """
     if not k:
         return torch.empty(0, device=device), torch.empty(train.n_items, 0, device=device)
-    width = min(train.n_items, max(int(_OVERSAMPLING * k), k + _LEAST_MORE))
+    # More directions are iterated than are kept, as the graph's spectrum falls slowly.
+    width = min(train.n_items, max(int(1.25 * k), k + 32))
     needed = 4 * width * (3 * train.n_items + train.n_users)
     check_memory(needed, device, f"gfcf with {k:,} factors", "lower factors")
     to_users, to_items = _normalised(train, device)
     start = torch.randn(train.n_items, width, generator=torch.Generator().manual_seed(0))
     basis = torch.linalg.qr(start.to(device))[0]
-    for _ in range(_ITERATIONS):
+    for _ in range(10):
         basis = torch.linalg.qr(to_items @ (to_users @ basis))[0]
     image = to_users @ basis
     within_basis = (image.T @ image).double()

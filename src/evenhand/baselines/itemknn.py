@@ -19,8 +19,6 @@ from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.memory import check_memory
 
 NORMS = ("cosine", "gram")
-_BYTES_A_NEIGHBOUR = 3 * 8
-"""An item and its similarity: found, put together, and turned round."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +54,8 @@ class ItemKNN(Baseline):
         check_number("shrink", self.shrink, zero=True)
         if self.norm not in NORMS:
             raise unknown("norm", str(self.norm), NORMS)
-        check_number("item_exponent", self.item_exponent, zero=True)
-        check_number("user_exponent", self.user_exponent, zero=True)
-        check_number("power", self.power, zero=False)
+        for name in ("item_exponent", "user_exponent", "power"):
+            check_number(name, getattr(self, name), zero=name != "power")
         check_integer("window", self.window, least=0)
         check_recency(self.recency)
         if max(self.item_exponent, self.user_exponent, self.power) > 10:
@@ -84,7 +81,8 @@ def similarities(train: Interactions, knn: ItemKNN) -> SparseTable:
     if knn.window:
         check_times(train, "the window of itemknn")
     together = Cooccurrence(train, np.maximum(train.activity, 1.0) ** -knn.user_exponent, knn.window)
-    needed = _BYTES_A_NEIGHBOUR * int(np.minimum(together.pairs, most).clip(max=n_items).sum())
+    # An item and its similarity: found, put together, and turned round.
+    needed = 3 * 8 * int(np.minimum(together.pairs, most).clip(max=n_items).sum())
     check_memory(needed, torch.device("cpu"), f"itemknn with {most:,} neighbours an item", "lower neighbours")
     lengths = together.norms() if knn.norm == "gram" else train.popularity.astype(np.float64)
     indptr, items, values = together.neighbours(lengths**knn.item_exponent, knn.shrink, knn.power, most)

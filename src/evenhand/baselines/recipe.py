@@ -16,7 +16,7 @@ import torch
 
 from evenhand.baselines.als import ALS
 from evenhand.baselines.base import Baseline, check_number
-from evenhand.baselines.blend import SIGNED, Blend, Workshop, fit_part, held_apart, lasting, part_name
+from evenhand.baselines.blend import SIGNED, Blend, Workshop, blended, fit_part, held_apart, lasting, part_name
 from evenhand.baselines.ease import EASE
 from evenhand.baselines.ensemble import MOST_USERS, K, Shortlists, found_weights
 from evenhand.baselines.gfcf import GFCF
@@ -47,8 +47,6 @@ BUDGET = {"cpu": 600.0, "cuda": 180.0}
 """Seconds where no budget is given."""
 FAST = 30.0
 """Seconds of the fast recipe."""
-EXPOSURE_LIMIT = 1.2
-"""With the goal exposure: how much more than its share of demand the most popular tenth of the items may get."""
 _TAKING_PART = 10
 """How many fitted parts a blend may choose from, two of a family at most."""
 _FOR_WEIGHTS = 0.1
@@ -113,8 +111,7 @@ class Recipe(Baseline):
         info["settled_on"] = search.settled_on
         if again:
             return final.settle(train, None, seed, device, run)[0].having(info=info), final
-        models = tuple(search.workshop.model(one) for one, _ in chosen)
-        return BlendModel(models, shares, known=train, seeds=(seed,), info=info, fitted_to=train), final
+        return blended([search.fitted(one) for one, _ in chosen], shares, train, seed, info), final
 
     def explain(self, conditions: Any) -> str:
         seconds = self.budget or BUDGET[conditions.device.type]
@@ -130,7 +127,7 @@ class Tried:
 
     family: str
     method: Method
-    fitted: Part | None
+    part: Part | None
     """None where it was fitted by an earlier run and can be read again."""
     ndcg: float
     """NDCG@20 on the held-out pairs"""
@@ -140,12 +137,7 @@ class Tried:
     """The method before its recency was settled, by which it is kept."""
 
     def record(self, share: float) -> dict[str, Any]:
-        return {
-            "part": part_name(self.method),
-            "ndcg": self.ndcg,
-            "seconds": round(self.seconds, 2),
-            "share": share,
-        }
+        return {"part": part_name(self.method), "ndcg": self.ndcg, "seconds": round(self.seconds, 2), "share": share}
 
 
 @dataclass(eq=False)
@@ -234,13 +226,11 @@ class Search:
         return method.work(self.pairs) / _CORES[self.device.type]
 
     def _try(self, family: str, method: Method) -> None:
-        found = self.workshop.find(method)
-        if found is not None:
+        if (found := self.workshop.find(method)) is not None:
             settled = method.having({"recency": found["recency"]}) if found.get("recency") else method
-            self.tried.append(
-                Tried(family, settled, None, found["ndcg"], found["seconds"], tuple(found["epochs"]), asked=method)
-            )
-            self.began -= found["seconds"]  # the budget is that of both runs
+            ndcg, seconds, epochs = found["ndcg"], found["seconds"], tuple(found["epochs"])
+            self.tried.append(Tried(family, settled, None, ndcg, seconds, epochs, method))
+            self.began -= seconds  # the budget is that of both runs
             return
         asked = method
         if method.side_by_side:
@@ -259,9 +249,15 @@ class Search:
         self.began -= seconds - elapsed
         part = cast("Part", fit.model)
         method, part, value = self._with_recency(method, part, self._value(part))
-        one = Tried(family, method, part, value, seconds, fit.epochs, asked)
-        self.workshop.keep(one)
-        self.tried.append(one)
+        record = {"ndcg": value, "seconds": seconds, "epochs": list(fit.epochs)}
+        self.workshop.keep(asked, part, record | {"recency": method.parameters().get("recency", 0)})
+        self.tried.append(Tried(family, method, part, value, seconds, fit.epochs, asked))
+
+    def fitted(self, one: Tried) -> Part:
+        """The fitted part, read again where an earlier run wrote it."""
+        if one.part is None:
+            one.part = self.workshop.load(one.asked)
+        return one.part
 
     def _value(self, model: Model) -> float:
         return self.evaluator.evaluate([model.scorer(model.best)])[0][self.k].mean("ndcg")
@@ -289,9 +285,9 @@ class Search:
                 taking.append(one)
         taking += [one for one in self.tried if one.method.name in SIGNED and one not in taking]
         signed = [one.method.name in SIGNED for one in taking]
-        models = [self.workshop.model(one) for one in taking]
-        lists = Shortlists.of(models, self.pairs, self.held, signed)
-        limit = EXPOSURE_LIMIT if self.recipe.goal == "exposure" else None
+        lists = Shortlists.of([self.fitted(one) for one in taking], self.pairs, self.held, signed)
+        # With the goal exposure: how much more than its share of demand the most popular tenth of the items may get.
+        limit = 1.2 if self.recipe.goal == "exposure" else None
         self.settled_on = lists.settled_on
         shares, _ = found_weights(lists, signed, limit)
         return [(one, share) for one, share in zip(taking, shares, strict=True) if share]

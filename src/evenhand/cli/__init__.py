@@ -1,4 +1,4 @@
-"""The command line: one file a command, which parses, calls the library, and prints."""
+"""The command line: a command parses, calls the library, and prints; each has a file, or shares one with its like."""
 
 import os
 import sys

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from pkgutil import resolve_name
 
 import typer
 
 from evenhand.cli.options import as_command, check_over_ranks
 
-COMMANDS = (
-    *("compare", "train", "tune", "recommend", "rerank", "serve", "similar", "export", "update", "evaluate", "audit"),
-    *("benchmark", "methods", "metrics"),
-)
-"""Each is the function `command` in a file of its own, `NAME_command.py`."""
+COMMANDS = {
+    "compare": "compare_command:command",
+    "train": "train_command:command",
+    "tune": "tune_command:command",
+    "recommend": "recommend_command:command",
+    "rerank": "lists_commands:rerank",
+    "serve": "model_commands:serve_model",
+    "similar": "model_commands:similar",
+    "export": "model_commands:export_vectors",
+    "update": "model_commands:update",
+    "evaluate": "lists_commands:evaluate",
+    "audit": "lists_commands:audit_lists",
+    "benchmark": "benchmark_command:command",
+    "methods": "catalogue_commands:methods",
+    "metrics": "catalogue_commands:metrics",
+}
 GROUPS = ("data", "reproduce")
 """Commands with commands of their own, which are the Typer `app` of such a file."""
 
@@ -24,10 +35,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for name in COMMANDS:
-    app.command(name)(as_command(import_module(f"evenhand.cli.{name}_command").command))
+for name, place in COMMANDS.items():
+    app.command(name)(as_command(resolve_name(f"evenhand.cli.{place}")))
 for name in GROUPS:
-    group = import_module(f"evenhand.cli.{name}_command").app
+    group = resolve_name(f"evenhand.cli.{name}_command:app")
     for one in group.registered_commands:
         one.callback = as_command(one.callback)
     app.add_typer(group, name=name)

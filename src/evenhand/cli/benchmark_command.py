@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -43,12 +43,11 @@ def command(
     methods join what is there.
     """
     from evenhand.cli import show
-    from evenhand.experiments.benchmark import METHODS, cells_of, run_benchmark, skipped
+    from evenhand.experiments.benchmark import METHODS, cells_of, run_benchmark, scoreboard
     from evenhand.experiments.results import Results, check_writable, writing
-    from evenhand.experiments.scoreboard import scoreboard
     from evenhand.experiments.suite import known_suite, tests_named
     from evenhand.methods import seconds_of
-    from evenhand.report import Origin, scoreboard_markdown, write_scoreboard_page
+    from evenhand.report import Origin, scoreboard_markdown, scoreboard_rows, write_scoreboard_page
     from evenhand.training.settings import resolve_device
     from evenhand.utils.atomic import atomic_file
     from evenhand.utils.progress import is_quiet
@@ -72,7 +71,7 @@ def command(
         check_writable(folder)
     suite = known_suite()
     asked = _tests(suite, data or [], tests_named(tests), data_dir, reading)
-    without = {test.key: why for test, why in skipped(asked, data_dir)}
+    without = {test.key: why for test in asked if (why := test.missing(data_dir)) is not None}
     there = [test for test in asked if test.key not in without]
     if not there:
         raise InputError(f"there is no data for any of these tests: {next(iter(without.values()))}")
@@ -80,8 +79,7 @@ def command(
         say(f"skipped {key[0]}, {key[1]}: {why}")
     cells = cells_of(there, texts, seeds, tune, kind, data_dir)
     finished, failed = run_benchmark(cells, kept, force=force, on_cell=say)
-    recorded = Results(kept)
-    board = scoreboard(recorded, suite, without, only=None if not data else asked)
+    board = scoreboard(Results(kept), suite, without, only=None if not data else asked)
     with writing(page):
         page.mkdir(parents=True, exist_ok=True)
         with atomic_file(page / "scoreboard.md") as partial:
@@ -90,7 +88,11 @@ def command(
     if json:
         show.print_json(board)
     else:
-        _print(board, page, len(failed))
+        heads = ("data", "test", "method", "recall@20", "NDCG@20", "exposure gap", "top tenth", "seconds", "memory")
+        show.print_listing(heads, scoreboard_rows(board))
+        if failed:
+            show.print_notes([f"{len(failed)} cells failed; they are marked, and tried again by the same command."])
+        show.print_sentence(f"Written to {page}/: scoreboard.md, scoreboard.html")
     if failed and not finished and len(failed) == len(cells):
         raise RunError(f"every cell failed; the first because {next(iter(failed.values()))}")
 
@@ -122,14 +124,3 @@ def _tests(
     if not found:
         raise InputError(f"{' and '.join(data)} have no test {' or '.join(tests or ())}.")
     return found
-
-
-def _print(board: dict[str, Any], page: Path, failed: int) -> None:
-    from evenhand.cli import show
-    from evenhand.report import scoreboard_rows
-
-    heads = ("data", "test", "method", "recall@20", "NDCG@20", "exposure gap", "top tenth", "seconds", "memory")
-    show.print_listing(heads, scoreboard_rows(board))
-    if failed:
-        show.print_notes([f"{failed} cells failed; they are marked, and tried again by the same command."])
-    show.print_sentence(f"Written to {page}/: scoreboard.md, scoreboard.html")

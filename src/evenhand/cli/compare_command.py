@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 
 
 def command(
-    data: opt.Data,
-    training: opt.Training,
-    sampling: opt.Sampling,
-    splitting: opt.Splitting,
-    reading: opt.Reading,
     methods: Annotated[
         str, "Methods and baselines, separated by commas; parameters as name:key=value."
     ] = "rns,pns,dns,auc-ns",
@@ -36,48 +31,34 @@ def command(
     k: opt.Ks = "5,10,20",
     hot: opt.Hot = None,
     out: Annotated[str | None, "Folder for results, recommendations and a report."] = None,
-    force: opt.Force = False,
     resume: opt.Resume = False,
-    json: opt.Json = False,
-    track: opt.Track = None,
     explain: opt.Explain = False,
-    data_dir: opt.DataDir = None,
+    *,
+    work: opt.Work,
 ) -> None:
     """Train several methods alike and compare their accuracy and popularity bias."""
     from evenhand.cli import show
-    from evenhand.cli.inputs import flags_given, load_source
-    from evenhand.cli.plan import make_plan
+    from evenhand.cli.inputs import load_source
+    from evenhand.cli.plan import flags_given, make_plan
     from evenhand.experiments.compare import compare, compare_tests
     from evenhand.experiments.output import run_folder, write_comparison
     from evenhand.experiments.tracking import tracking
-    from evenhand.paper.mse import with_mse
+    from evenhand.paper.paper_metrics import with_mse
 
     report: Path | InputError | None = None
     if tune < 0:
         raise InputError(f"--tune takes a number of trials, not {tune}.")
-    kinds = _splittings(tests, data, splitting, refit)
-    plan = make_plan(
-        data,
-        methods.split(","),
-        training,
-        sampling,
-        next(iter(kinds.values())),
-        reading,
-        k=k,
-        data_dir=data_dir,
-        out=out,
-        force=force,
-        hot=hot,
-        resume=resume,
-    )
+    data, training = work.data, work.training
+    kinds = _splittings(tests, data, work.splitting, refit)
+    plan = make_plan(replace(work, splitting=next(iter(kinds.values()))), methods.split(","), k, out, hot, resume)
     if explain:
-        plan.explain(json)
-    with tracking(track, f"compare {data}") as record, run_folder(plan.folder, force, resume) as checkpoints:
+        plan.explain(work.json)
+    with tracking(work.track, f"compare {data}") as record, run_folder(plan.folder, work.force, resume) as checkpoints:
         options: dict[str, Any] = {
             "encoder": plan.encoder,
             "seeds": training.seeds,
             "settings": plan.settings,
-            "protocol": plan.conditions.protocol,
+            "protocol": plan.protocol,
             "k": plan.conditions.k,
             "hot": plan.conditions.hot,
             "device": training.device,
@@ -86,26 +67,26 @@ def command(
             "checkpoints": checkpoints,
             "resume": resume,
             "tune": tune,
-            "held": flags_given(training, sampling),
+            "held": flags_given(training, work.sampling),
             "refit": refit,
         }
         if tests is None:
             result = compare(plan.source.split, plan.methods, **options)
         else:
-            splits = {name: load_source(data, data_dir, reading, one).split for name, one in kinds.items()}
+            splits = {name: load_source(data, work.data_dir, work.reading, one).split for name, one in kinds.items()}
             result = compare_tests(splits, plan.methods, **options)
         if plan.protocol == "paper":
             result = with_mse(result, plan.source.split)
         if plan.folder is not None:
             lists = write_comparison(result, plan.folder, {"data": plan.data})
-            report = _report(result, lists, plan, data, data_dir)
+            report = _report(result, lists, plan, work)
         record(lambda run: run.comparison(result, plan.folder))
-        if json:
+        if work.json:
             show.print_json(result.to_json())
         else:
-            seeds = f"{training.seeds} seed{'s' if training.seeds > 1 else ''}"
             written = None if isinstance(report, InputError) else report
-            _print(result, f"{data}, {training.encoder}, {seeds}, protocol {plan.protocol}", plan.folder, written)
+            title = f"{data}, {training.encoder}, {count(training.seeds, 'seed')}, protocol {plan.protocol}"
+            _print(result, title, plan.folder, written)
         if isinstance(report, InputError):  # the checkpoints stay, so that nothing is trained again
             raise RunError(f"{str(report).removesuffix('.')}; the results are written, --resume adds the report.")
 
@@ -134,17 +115,15 @@ def _splittings(tests: str | None, data: str, splitting: opt.Splitting, refit: b
     }
 
 
-def _report(
-    result: CompareResult, lists: dict[str, pa.Table], plan: Plan, data: str, data_dir: str | None
-) -> Path | InputError | None:
+def _report(result: CompareResult, lists: dict[str, pa.Table], plan: Plan, work: opt.Work) -> Path | InputError | None:
     """Write the report: where it is, or why the disk did not take it; a report never costs the run's results."""
     from evenhand.report import Origin, write_comparison_report
 
     assert plan.folder is not None
     path = plan.folder / "report.html"
     try:
-        origin = Origin.of(sys.argv[1:], {"data": data, "test": plan.data["splitting"]["test"]})
-        write_comparison_report(result, lists, plan.source.split, path, _titles(data, data_dir), origin)
+        origin = Origin.of(sys.argv[1:], {"data": work.data, "test": work.splitting.test})
+        write_comparison_report(result, lists, plan.source.split, path, _titles(work.data, work.data_dir), origin)
     except InputError as problem:
         return problem
     except Exception as problem:
@@ -182,16 +161,8 @@ def _print(result: CompareResult, title: str, folder: Path | None, report: Path 
         for label, fit in result.fits.items()
     )
     splits = {one.description: None for one in (result, *result.by_test.values())}
-    show.print_notes(
-        [
-            *(f"split {words}" for words in splits),
-            *chosen,
-            *result.notes,
-            f"trained {times}",
-            *show.compile_note(),
-            *shortened,
-        ],
-    )
+    split = (f"split {words}" for words in splits)
+    show.print_notes([*split, *chosen, *result.notes, f"trained {times}", *show.compile_note(), *shortened])
     if len(result.answers) > 1:
         print()
         show.print_answers(result.answers)

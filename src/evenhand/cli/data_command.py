@@ -27,34 +27,17 @@ def list_(data_dir: opt.DataDir = None, json: opt.Json = False) -> None:
 
     found = list_datasets(data_dir)
     if json:
-        show.print_json(
-            {
-                "datasets": [
-                    {
-                        "name": one.name,
-                        "title": one.title,
-                        "found": str(one.found) if one.found else None,
-                        "how_to_get": one.how_to_get,
-                    }
-                    for one in found
-                ]
-            }
-        )
+        keys = ("name", "title", "found", "how_to_get")
+        values = ((one.name, one.title, str(one.found) if one.found else None, one.how_to_get) for one in found)
+        show.print_json({"datasets": [dict(zip(keys, each, strict=True)) for each in values]})
         return
-    places = ["built in" if one.name == "demo" else str(one.found or one.how_to_get) for one in found]
-    show.print_listing(
-        ("name", "what it is", "where"),
-        [(one.name, one.title, place) for one, place in zip(found, places, strict=True)],
-    )
+    places = ("built in" if one.name == "demo" else str(one.found or one.how_to_get) for one in found)
+    rows = [(one.name, one.title, place) for one, place in zip(found, places, strict=True)]
+    show.print_listing(("name", "what it is", "where"), rows)
 
 
 @app.command("describe")
-def describe(
-    data: opt.Data,
-    reading: opt.Reading,
-    json: opt.Json = False,
-    data_dir: opt.DataDir = None,
-) -> None:
+def describe(data: opt.Data, reading: opt.Reading, json: opt.Json = False, data_dir: opt.DataDir = None) -> None:
     """Describe a dataset or a file: size, density, and how skewed its popularity is."""
     from evenhand.cli import inputs, show
     from evenhand.data.describe import describe as summarise
@@ -69,14 +52,8 @@ def describe(
         ("items", f"{found.items:,}"),
         ("interactions", f"{found.pairs:,}"),
         ("density", f"{100 * found.density:.3g} %"),
-        (
-            "items per user",
-            f"{found.activity_min:,} to {found.activity_max:,}, median {found.activity_median:g}",
-        ),
-        (
-            "popularity",
-            f"Gini {found.popularity_gini:.3f}; the hottest 15 % hold {100 * found.hot_share:.1f} %",
-        ),
+        ("items per user", f"{found.activity_min:,} to {found.activity_max:,}, median {found.activity_median:g}"),
+        ("popularity", f"Gini {found.popularity_gini:.3f}; the hottest 15 % hold {100 * found.hot_share:.1f} %"),
     ):
         screen.print(f"{label:15} {value}", highlight=False)
     show.print_notes(found.notes)
@@ -138,10 +115,7 @@ def split(
 
 
 @app.command("fetch")
-def fetch(
-    name: Annotated[str, typer.Argument(help="A dataset's name.")],
-    json: opt.Json = False,
-) -> None:
+def fetch(name: Annotated[str, typer.Argument(help="A dataset's name.")], json: opt.Json = False) -> None:
     """Download a dataset into the cache folder, where its terms allow that."""
     from evenhand.cli import show
     from evenhand.data.datasets.load import fetch_dataset

@@ -1,25 +1,30 @@
-"""From option texts to the library's values: data and split, encoder, settings, methods."""
+"""From option texts to the library's values: data and split, numbers, and how files for a model are read.
+
+What a model was trained with is remembered, so that nobody has to say it again: columns, how to read, titles.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from evenhand.cli.options import Reading, Sampling, Splitting, Training
+from evenhand.cli.options import Newcomers, Reading, Splitting
 from evenhand.data.interactions import Interactions
 from evenhand.data.reading.sources import find_files, given_parts, is_parquet, is_uri
 from evenhand.data.splits import Split, given_split, split_spread
 from evenhand.utils.errors import InputError, unknown
-from evenhand.utils.text import one_line
+from evenhand.utils.text import count, one_line
 from evenhand.utils.world import World
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+    import typer
+
     from evenhand.data.spread_log import SpreadLog
-    from evenhand.encoders import Encoder
-    from evenhand.training.method import Method
-    from evenhand.training.settings import ProtocolName, Settings
+    from evenhand.models.base import Model
+    from evenhand.training.settings import ProtocolName
 
 TEST_SHARE, VALIDATION_SHARE = 0.2, 0.1
 
@@ -52,29 +57,17 @@ def load_source(data: str, data_dir: str | None, reading: Reading, splitting: Sp
         from evenhand.data.datasets.load import demo_simulation, load_split
 
         split = load_split(
-            data,
-            data_dir,
-            test_part=splitting.test_part,
-            test=TEST_SHARE,
-            validation=validation,
-            validation_how=splitting.validation,
-            seed=seed,
-            min_rating=reading.min_rating,
-        )
+            data, data_dir, test_part=splitting.test_part, min_rating=reading.min_rating,
+            test=TEST_SHARE, validation=validation, validation_how=splitting.validation, seed=seed,
+        )  # fmt: skip
         unbiased = data == "demo" and splitting.test_part != "uniform"
         others = {"uniform exposure": demo_simulation().uniform_test} if unbiased else {}
         return Source(split, files_of(data, data_dir), others)
     parts = {} if is_dataset(data) or how != "random" or splitting.test_part == "random" else given_parts(data)
     if parts:
         return Source(_read_parts(parts, reading, splitting, validation), files_of(data, data_dir), {})
-    asked: dict[str, Any] = {
-        "test": TEST_SHARE,
-        "validation": validation,
-        "seed": seed,
-        "how": how,
-        "validation_how": splitting.validation,
-        "test_from": splitting.test_from,
-    }
+    asked: dict[str, Any] = {"test": TEST_SHARE, "validation": validation, "seed": seed, "how": how}
+    asked |= {"validation_how": splitting.validation, "test_from": splitting.test_from}
     if World.current().joined:
         over = read_over_ranks(data, data_dir, reading)
         notes, split = over.notes, cast(Split, split_spread(over, **asked))
@@ -107,10 +100,9 @@ def _read_parts(parts: dict[str, Path], reading: Reading, splitting: Splitting, 
 
 
 def protocol_name(text: str) -> ProtocolName:
-    known: dict[str, ProtocolName] = {"honest": "honest", "paper": "paper"}
-    if text not in known:
-        raise unknown("protocol", text, known)
-    return known[text]
+    if text not in ("honest", "paper"):
+        raise unknown("protocol", text, ("honest", "paper"))
+    return cast("ProtocolName", text)
 
 
 def is_dataset(name: str) -> bool:
@@ -153,7 +145,6 @@ def read_file(name: str, reading: Reading, *, allow_small: bool = False) -> Inte
 
 
 def integers(text: str, what: str) -> tuple[int, ...]:
-    """`5,10,20` as numbers."""
     try:
         numbers = tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError:
@@ -173,77 +164,6 @@ def list_lengths(text: str) -> tuple[int, ...]:
     return lengths
 
 
-def make_encoder(training: Training) -> Encoder:
-    from evenhand.encoders import ENCODERS
-
-    if training.encoder not in ENCODERS:
-        raise unknown("encoder", training.encoder, ENCODERS)
-    if training.layers is not None and training.encoder != "lightgcn":
-        raise InputError(f"--layers belongs to lightgcn, not to {training.encoder}.")
-    return ENCODERS[training.encoder](**_given(dim=training.dim, layers=training.layers))
-
-
-def make_settings(training: Training, sampling: Sampling, protocol: ProtocolName) -> Settings:
-    from evenhand.training.settings import Settings, resolve_device
-
-    resolve_device(training.device)
-    if training.seeds < 1:
-        raise InputError(f"--seeds takes a number of seeds from 1 on, not {training.seeds}.")
-    if training.patience is not None and protocol == "paper":
-        raise InputError("--patience belongs to the honest protocol; the paper's trains all epochs.")
-    if training.eval_users is not None and protocol == "paper":
-        raise InputError("--eval-users belongs to the honest protocol; the paper's evaluates all users.")
-    if sampling.sampler_scores is not None and training.encoder != "lightgcn":
-        raise InputError(f"--sampler-scores belongs to lightgcn, not to {training.encoder}.")
-    given = _given(**(asdict(training) | asdict(sampling)))
-    values = {field.name: given[field.name] for field in fields(Settings) if field.name in given}
-    if training.milestones is not None:
-        values["milestones"] = integers(training.milestones, "--milestones")
-    return Settings(**values).under(protocol)
-
-
-def make_methods(
-    asked: Iterable[str | Method], sampling: Sampling, encoder: Encoder, settings: Settings
-) -> list[Method]:
-    """The methods asked for, texts with the values of the options that concern them; item groups are not read yet."""
-    from evenhand.methods import parse, parse_value, registered, with_negatives
-
-    asked = list(asked)
-    texts = [one for one in asked if isinstance(one, str) and one.strip()]
-    if sampling.sampler is not None:
-        texts = with_negatives(texts, sampling.sampler)
-    given = _given(**asdict(replace(sampling, sampler_scores=None, sampler=None)))
-    values = {key: parse_value(v) if isinstance(v, str) else v for key, v in given.items() if key != "groups"}
-    methods = [one for one in asked if not isinstance(one, str)]
-    methods += [parse(text, encoder, settings, shared=values) for text in texts]
-    entries = [registered(text.strip().partition(":")[0]) for text in texts]
-    known = {key for entry in entries if entry.is_trained for key in entry.parameters()}
-    for key in given:
-        if key not in known:
-            raise InputError(f"--{key} has no effect on {', '.join(one.label for one in methods)}; leave it out.")
-    return methods
-
-
-def with_groups(methods: Sequence[Method], groups: str | None, items: Interactions, column: str) -> list[Method]:
-    """The same methods, those that draw by groups of items with the groups of a file."""
-    if groups is None:
-        return list(methods)
-    from evenhand.models.item_files import read_groups
-
-    values = {"groups": read_groups(groups, items, column)}
-    return [one.having(values) if "groups" in one.parameters() else one for one in methods]
-
-
-def flags_given(training: Training, sampling: Sampling) -> set[str]:
-    """Parameters that a person set by a flag, so that a search leaves them alone."""
-    given = asdict(training) | asdict(sampling)
-    return {name for name, value in given.items() if value is not None and value is not False}
-
-
-def _given(**values: Any) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value is not None}
-
-
 def _refuse_contradictions(data: str, reading: Reading, splitting: Splitting) -> None:
     from evenhand.data.split_rules import rule_named
 
@@ -252,14 +172,10 @@ def _refuse_contradictions(data: str, reading: Reading, splitting: Splitting) ->
     if splitting.validation is not None and splitting.protocol == "paper":
         raise InputError("--validation belongs to the honest protocol; the paper's has no validation part.")
     if splitting.test is not None:
-        without_effect = {
-            "--split": splitting.split != "random",
-            "--test-part": splitting.test_part,
-            "--test-from": splitting.test_from,
-        }
-        for option, given in without_effect.items():
-            if given:
-                raise InputError(f"{option} has no effect with a test file; leave one of them out.")
+        for option, usual in (("split", "random"), ("test_part", None), ("test_from", None)):
+            if getattr(splitting, option) not in (usual, ""):
+                name = option.replace("_", "-")
+                raise InputError(f"--{name} has no effect with a test file; leave one of them out.")
         return
     if splitting.test_from is not None and splitting.split not in ("random", "time"):
         raise InputError(f"--test-from splits by time, --split {splitting.split} does not; leave one of them out.")
@@ -291,3 +207,97 @@ def files_of(data: str, data_dir: str | None) -> tuple[Path, ...]:
     if info.found is None:
         return ()
     return tuple(info.found / file for file in info.files) if info.found.is_dir() else (info.found,)
+
+
+_COLUMNS = ("user", "item", "rating", "timestamp", "weight")
+_MADE = ("score", "rank", "seed", "title", "fallback")
+"""Columns that lists have of their own."""
+
+
+def stored_reading(model: Model) -> Reading:
+    """How the log was read that the model was trained on; since and until were for that log alone."""
+    data = model.info.get("data")
+    stored = data.get("reading") if isinstance(data, Mapping) else None
+    if not isinstance(stored, Mapping):
+        return Reading()
+    kinds: dict[str, Any] = dict.fromkeys(_COLUMNS, str)
+    kinds |= {"min_rating": int | float, "header": bool, "strict": bool}
+    return Reading(**{name: stored[name] for name, kind in kinds.items() if isinstance(stored.get(name), kind)})
+
+
+def reading_for(source: str, given: Reading, context: typer.Context, model: Model) -> tuple[Reading, list[str]]:
+    """How to read a file for a model: as it is said now, else as the training log was, where the file has the columns.
+
+    Also a note on what was remembered and is not in the file.
+    """
+    from evenhand.data.reading.read import column_names
+
+    said = {field.name for field in fields(Reading) if is_given(context, field.name)}
+    stored, there = stored_reading(model), column_names(source)
+    values: dict[str, Any] = {}
+    absent: list[str] = []
+    for name in ("header", "strict", "min_rating", *_COLUMNS):
+        value = getattr(given if name in said else stored, name)
+        if name in _COLUMNS and name not in said and value is not None and there and value not in there:
+            if value != getattr(Reading(), name):
+                absent.append(value)
+            value = getattr(Reading(), name)
+        values[name] = value
+    if "min_rating" not in said and there and (values["rating"] or "rating") not in there:
+        values["min_rating"] = None
+    names = ", ".join(f"'{name}'" for name in absent)
+    notes = [f"the training log had {names}, this file has not; read without."] if absent else []
+    return replace(given, **values), notes
+
+
+def column_for(source: str, role: str, given: str | None, model: Model) -> str:
+    """The column of users or items in a file of ids: as said now, else as in the training log, else its role."""
+    from evenhand.data.reading.read import column_names
+
+    if given is not None:
+        return given
+    stored = getattr(stored_reading(model), role)
+    return stored if stored in column_names(source) else role
+
+
+def is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
+
+
+def with_own_names(table: pa.Table, model: Model) -> pa.Table:
+    """Lists whose users and items are called as in the training log."""
+    reading = stored_reading(model)
+    own = {role: name for role, name in (("user", reading.user), ("item", reading.item)) if name not in _MADE}
+    return table.rename_columns([own.get(name, name) for name in table.column_names])
+
+
+def titles_for(model: Model, items_file: str | None, title: str | None, item: str | None = None) -> pa.Array | None:
+    """The titles in a file, else those in the model."""
+    column = "" if items_file is None else column_for(items_file, "item", item, model)
+    found = titles_in(items_file, title, column, model.known.item_ids)
+    return model.titles if found is None else found
+
+
+def titles_in(items_file: str | None, title: str | None, item: str, item_ids: pa.Array) -> pa.Array | None:
+    """What these items are called, by a file; None without one."""
+    from evenhand.models.item_files import read_titles
+
+    if items_file is not None:
+        return read_titles(items_file, item_ids, item=item, title=title or "title")
+    if title is not None:
+        raise InputError("--title names a column of --items-file; give the file too.")
+    return None
+
+
+def with_newcomers(model: Model, newcomers: Newcomers, item: str | None = None) -> tuple[Model, list[str]]:
+    """The model with the new items of --new-items, if that was given, and a note on them."""
+    source = newcomers.new_items
+    if source is None:
+        return model, []
+    column, exposure = column_for(source, "item", item, model), newcomers.exposure
+    found = model.with_new_items(source, item=column, attributes=newcomers.attributes, exposure=exposure)
+    if found is model:
+        return model, [f"no item of {source} is new to the model."]
+    said = found.info["new_items"]
+    return found, [f"{count(said['items'], 'new item')} from {', '.join(said['attributes'])}."]

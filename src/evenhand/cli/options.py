@@ -1,7 +1,8 @@
 """Options that several commands share, declared once with their help: single ones, and groups of them.
 
 An option is its type with a sentence of help, and perhaps the panel where it is listed. A group is a dataclass that
-reaches a command as one value, and says once where its options are listed. `as_command` puts both in Typer's words.
+reaches a command as one value, says once where its options are listed, and may hold other groups. `as_command` puts all
+of that in Typer's words.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -29,8 +30,7 @@ def check_over_ranks(command: str) -> None:
 
 
 Data = Annotated[
-    str,
-    typer.Argument(help="A dataset's name (see `evenhand data list`), a file, a folder, s3://…, or - for stdin."),
+    str, typer.Argument(help="A dataset's name (see `evenhand data list`), a file, a folder, s3://…, or - for stdin.")
 ]
 DataDir = Annotated[str | None, "Where to look for a named dataset first.", "Reading"]
 Resume = Annotated[bool, "Go on with the interrupted run in --out."]
@@ -182,32 +182,57 @@ class Sampling:
     groups: Annotated[str | None, "fairstatic: FILE:COLUMN that groups the items."] = None
 
 
+@dataclass(frozen=True)
+class Work:
+    """What `compare`, `train` and `tune` have in common."""
+
+    panel = None
+    data: Data
+    training: Training
+    sampling: Sampling
+    splitting: Splitting
+    reading: Reading
+    force: Force = False
+    json: Json = False
+    track: Track = None
+    data_dir: DataDir = None
+
+
 def as_command(command: Callable[..., None]) -> Callable[..., None]:
     """The command as Typer should see it: every field of its dataclass parameters is an option, and --quiet another."""
-    hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
-    parameters: list[inspect.Parameter] = []
-    for name, parameter in inspect.signature(command).parameters.items():
-        if name in groups:
-            inner = get_type_hints(groups[name], include_extras=True)
-            for field in fields(groups[name]):
-                parameters.append(_parameter(field.name, inner[field.name], field.default, groups[name].panel))
-        else:
-            parameters.append(_parameter(name, hints[name], parameter.default))
-    parameters.append(_parameter("quiet", Annotated[bool, "Show no progress."], False))
+    parameters = [*_options(command), _parameter("quiet", Annotated[bool, "Show no progress."], False)]
 
     @functools.wraps(command)
     def call(*, quiet: bool, **given: Any) -> None:
         from evenhand.utils import progress
 
         progress.quiet(quiet)
-        for name, group in groups.items():
-            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
-        command(**given)
+        command(**_arguments(command, given))
 
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return call
+
+
+def _options(owner: Callable[..., Any], panel: str | None = None) -> list[inspect.Parameter]:
+    """The options of a command or a group; a parameter that is a group stands for those of the group."""
+    hints, found = get_type_hints(owner, include_extras=True), []
+    for name, parameter in inspect.signature(owner).parameters.items():
+        group: Any = hints[name] if is_dataclass(hints[name]) else None
+        if group is not None:
+            found += _options(group, group.panel)
+        else:
+            found.append(_parameter(name, hints[name], parameter.default, panel))
+    return found
+
+
+def _arguments(owner: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
+    """What a command or a group is called with, out of the values of all options."""
+    hints: dict[str, Any] = get_type_hints(owner)
+    return {
+        name: hints[name](**_arguments(hints[name], given)) if is_dataclass(hints[name]) else given[name]
+        for name in inspect.signature(owner).parameters
+    }
 
 
 def _parameter(name: str, hint: Any, default: Any, panel: str | None = None) -> inspect.Parameter:

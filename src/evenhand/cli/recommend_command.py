@@ -16,7 +16,6 @@ from evenhand.utils.text import count, one_line, visible
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from evenhand.data.interactions import Interactions
     from evenhand.data.write import PartsFolder
     from evenhand.models.base import Model
 
@@ -59,8 +58,9 @@ def command(
     """
     from torch import device
 
-    from evenhand.cli import remembered, show
-    from evenhand.data.write import formulas_noted
+    from evenhand.cli import inputs, show
+    from evenhand.cli.inputs import read_file
+    from evenhand.data.write import formulas_noted, is_database, write_database, write_table
     from evenhand.models.factors import load
     from evenhand.models.filters import Asked, joined, notes_of, positions
     from evenhand.models.spread_files import write_lists
@@ -70,16 +70,17 @@ def command(
         raise InputError("--users and --new-users exclude each other; run the command once for each.")
     folder, shown = _target(out, parts, table, force)
     chosen = _seed(seed)
-    said = {role: getattr(reading, role) for role in ("user", "item") if remembered.is_given(context, role)}
-    loaded, notes = remembered.with_newcomers(load(model), newcomers, said.get("item"))
+    said = {role: getattr(reading, role) for role in ("user", "item") if inputs.is_given(context, role)}
+    loaded, notes = inputs.with_newcomers(load(model), newcomers, said.get("item"))
     served = loaded
-    titles = remembered.titles_for(loaded, items_file, title, said.get("item"))
+    titles = inputs.titles_for(loaded, items_file, title, said.get("item"))
     limits = _limits(filtering, items_file, said, loaded)
     which: dict[str, Any] = {"seed": chosen, "known": filtering.known, "fallback": fallback}
     ids, strangers = None if users is None else _ids(users, "user", said, loaded), None
     if new_users is not None:
-        how, more = remembered.reading_for(new_users, reading, context, loaded)
-        history = _history(new_users, how)
+        how, more = inputs.reading_for(new_users, reading, context, loaded)
+        opt.two_columns(how.user, how.item)
+        history = read_file(new_users, how, allow_small=True)
         served = loaded.fold_in(history)
         notes += [*more, *served.known.notes]
         left_out = history.user_ids.filter(positions(history.user_ids, served.known.user_ids) < 0)
@@ -91,16 +92,11 @@ def command(
 
     if folder is not None:
         asked = Asked.of(served.known, ids, fallback=fallback, **limits)
-        written = write_lists(
-            served,
-            asked,
-            k,
-            folder,
-            parts=parts,
-            finished=lambda table: remembered.with_own_names(finished(table), loaded),
-            more=strangers,
-            **which,
-        )
+
+        def ready(table: pa.Table) -> pa.Table:
+            return inputs.with_own_names(finished(table), loaded)
+
+        written = write_lists(served, asked, k, folder, parts=parts, finished=ready, more=strangers, **which)
         notes += dict.fromkeys([*asked.notes, *(() if strangers is None else notes_of(strangers))])
         rows, into = sum(part.rows for part in written), f" in {count(len(written), 'part')}"
     else:
@@ -110,7 +106,11 @@ def command(
         lists, rows, into = finished(lists), len(lists), ""
         if out is not None:
             notes += formulas_noted(lists, out)
-            _write(remembered.with_own_names(lists, loaded), out, table)
+            named = inputs.with_own_names(lists, loaded)
+            if is_database(out):
+                write_database(named, out, table or _TABLE)
+            else:
+                write_table(named, Path(out))
     if json:
         if out is None:
             what, instead = f"a JSON document of {rows:,} rows", "write a file with --out, or ask for shorter lists"
@@ -122,7 +122,7 @@ def command(
     for note in notes:
         print(f"note: {one_line(note)}", file=sys.stderr)
     if out is None:
-        show.print_csv(remembered.with_own_names(lists, loaded))
+        show.print_csv(inputs.with_own_names(lists, loaded))
     else:
         print(f"{count(rows, 'recommendation')} written to {visible(shown)}{into}.")
 
@@ -156,52 +156,40 @@ def _target(out: str | None, parts: int | None, table: str | None, force: bool) 
     return folder, out
 
 
-def _write(lists: pa.Table, out: str, table: str | None) -> None:
-    from evenhand.data.write import is_database, write_database, write_table
-
-    if is_database(out):
-        write_database(lists, out, table or _TABLE)
-    else:
-        write_table(lists, Path(out))
-
-
 def _limits(filtering: opt.Filtering, items_file: str | None, said: dict[str, str], model: Model) -> dict[str, Any]:
     """What may be recommended, as the arguments of `Model.recommend`."""
     import pyarrow.compute as pc
 
-    from evenhand.cli import remembered
+    from evenhand.cli import inputs
+    from evenhand.cli.inputs import read_file
     from evenhand.data.reading.columns import NoRowsError
     from evenhand.models.item_files import items_where
 
     found: dict[str, Any] = {}
     source = filtering.filter or items_file
-    if filtering.exclude is not None:
-        found["exclude"] = _ids(filtering.exclude, "item", said, model)
-    if filtering.only is not None:
-        found["only"] = _ids(filtering.only, "item", said, model)
+    for name, file in (("exclude", filtering.exclude), ("only", filtering.only)):
+        if file is not None:
+            found[name] = _ids(file, "item", said, model)
     if filtering.where is not None:
         if source is None:
             raise InputError("--where names columns of a file of items; give the file with --filter.")
-        column = remembered.column_for(source, "item", said.get("item"), model)
+        column = inputs.column_for(source, "item", said.get("item"), model)
         chosen = items_where(source, column, filtering.where)
         if not len(chosen):
             raise InputError(f"nothing is left to recommend: no row of {source} fulfils --where.")
         if "only" in found:
-            both = pc.is_in(chosen.cast("string"), value_set=found["only"].cast("string"))
-            chosen = chosen.filter(both)
+            chosen = chosen.filter(pc.is_in(chosen.cast("string"), value_set=found["only"].cast("string")))
         found["only"] = chosen
     elif filtering.filter is not None:
         raise InputError("--filter is a file of items; say with --where which rows count, as in --where 'stock > 0'.")
-    if filtering.exclude_pairs is not None:
-        file = filtering.exclude_pairs
-        user, item = (remembered.column_for(file, role, said.get(role), model) for role in ("user", "item"))
+    if (file := filtering.exclude_pairs) is not None:
+        user, item = (inputs.column_for(file, role, said.get(role), model) for role in ("user", "item"))
         with suppress(NoRowsError):
-            found["exclude_pairs"] = _history(file, opt.Reading(user=user, item=item))
+            found["exclude_pairs"] = read_file(file, opt.Reading(user=user, item=item), allow_small=True)
     return found
 
 
 def _seed(text: str | None) -> int | str | None:
-
     if text is None or text == "all":
         return text
     try:
@@ -210,16 +198,9 @@ def _seed(text: str | None) -> int | str | None:
         raise InputError(f"--seed takes a number or all, not '{text}'.") from None
 
 
-def _history(file: str, reading: opt.Reading) -> Interactions:
-    from evenhand.cli.inputs import read_file
-
-    opt.two_columns(reading.user, reading.item)
-    return read_file(file, reading, allow_small=True)
-
-
 def _ids(file: str, role: str, said: dict[str, str], model: Model) -> pa.Array:
     """The users or items of a file, each once, in its order."""
-    from evenhand.cli.remembered import column_for
+    from evenhand.cli.inputs import column_for
     from evenhand.data.reading.read import read_ids
 
     return read_ids(file, role, column_for(file, role, said.get(role), model))

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from evenhand.paper.experiment import Experiment
 
 app = typer.Typer(
-    help="Run the paper's tables again with error bars; a grid that was interrupted goes on.",
-    no_args_is_help=True,
+    help="Run the paper's tables again with error bars; a grid that was interrupted goes on.", no_args_is_help=True
 )
 _ANSWERS = {True: "yes", False: "no", None: "?"}
 Out = Annotated[str, typer.Option("--out", help="Folder of the results; what is finished there is not run again.")]
@@ -61,22 +60,18 @@ def errors(out: Out, running: Running, methods: Methods = None, json: opt.Json =
     _methods("errors", out, running, methods, "5,10,20", json)
 
 
-@app.command("alpha")
-def alpha(out: Out, running: Running, values: Values = None, json: opt.Json = False) -> None:
-    """AUC-NS for every published α: how far the score's rank is trusted."""
-    _sweep("alpha", out, running, values, json)
+def _sweep_command(part: str, summary: str) -> None:
+    @app.command(part, help=f"AUC-NS for every published {summary}.")
+    def sweep(out: Out, running: Running, values: Values = None, json: opt.Json = False) -> None:
+        from evenhand.paper.experiment import SWEEP_KS, swept_values
+
+        experiment = _experiment(part, running, SWEEP_KS)
+        _run(part, experiment, swept_values(part, values), out, running, json)
 
 
-@app.command("beta")
-def beta(out: Out, running: Running, values: Values = None, json: opt.Json = False) -> None:
-    """AUC-NS for every published β: how much popularity weighs."""
-    _sweep("beta", out, running, values, json)
-
-
-@app.command("gamma")
-def gamma(out: Out, running: Running, values: Values = None, json: opt.Json = False) -> None:
-    """AUC-NS for every published γ: the range of false-positive rates."""
-    _sweep("gamma", out, running, values, json)
+_sweep_command("alpha", "α: how far the score's rank is trusted")
+_sweep_command("beta", "β: how much popularity weighs")
+_sweep_command("gamma", "γ: the range of false-positive rates")
 
 
 @app.command("show")
@@ -151,13 +146,6 @@ def _methods(table: str, out: str, running: Running, methods: str | None, k: str
     else:
         asked = DEFAULT_METHODS if methods is None else methods.split(",")
     _run(table, experiment, asked, out, running, json)
-
-
-def _sweep(part: str, out: str, running: Running, values: str | None, json: bool) -> None:
-    from evenhand.paper.experiment import SWEEP_KS, swept_values
-
-    experiment = _experiment(part, running, SWEEP_KS)
-    _run(part, experiment, swept_values(part, values), out, running, json)
 
 
 def _experiment(part: str, running: Running, ks: tuple[int, ...]) -> Experiment:

@@ -104,31 +104,25 @@ def print_answers(answers: Mapping[str, Answer]) -> None:
     accuracy = METRICS[FRONT[0]]
 
     def drawn(digits: int, intervals: bool) -> list[Text]:
-        columns = [[Text("method", style="bold"), *(Text(visible(label)) for label in first.values)]]
+        table: dict[str, list[Text]] = {"method": [Text(visible(label)) for label in first.values]}
         for one in answers.values():
-            marks = {one.best: "*"} | dict.fromkeys(one.level, "~")
-            cells = [
-                Text(
-                    f"{estimated(each[accuracy.name], digits, intervals)}{marks.get(label, ' ')}",
-                    style="bold green" if label == one.best else "",
-                )
-                for label, each in one.values.items()
-            ]
-            columns.append([Text(visible(one.title), style="bold"), *cells])
+            marks, cells = {one.best: "*"} | dict.fromkeys(one.level, "~"), []
+            for label, each in one.values.items():
+                shown = f"{estimated(each[accuracy.name], digits, intervals)}{marks.get(label, ' ')}"
+                cells.append(Text(shown, style="bold green" if label == one.best else ""))
+            table[visible(one.title)] = cells
         for name in GLANCE:
             cells = [Text(estimated(each[name], digits, intervals)) for each in first.values.values()]
-            columns.append([Text(f"{METRICS[name].title} {METRICS[name].arrow}".lower(), style="bold"), *cells])
-        return _aligned(columns)
+            table[f"{METRICS[name].title} {METRICS[name].arrow}".lower()] = cells
+        return _aligned(table)
 
     for digits, intervals in ((4, True), (3, True), (3, False)):
         lines = drawn(digits, intervals)
         if max(cell_len(line.plain) for line in lines) <= out.width:
             break
-    title = f"what each test says, {accuracy.title}@{first.k}" + (
-        " with 95 % intervals over users" if intervals else ""
-    )
-    legend = "* the choice, ~ no worse beyond the uncertainty"
-    for line in (Text(title, style="italic"), *lines, Text(legend, style="dim")):
+    over_users = " with 95 % intervals over users" if intervals else ""
+    title = Text(f"what each test says, {accuracy.title}@{first.k}{over_users}", style="italic")
+    for line in (title, *lines, Text("* the choice, ~ no worse beyond the uncertainty", style="dim")):
         out.print(line, soft_wrap=True, highlight=False)
 
 
@@ -180,23 +174,34 @@ def _short(value: float, digits: int) -> str:
 
 
 def _lines(rows: Sequence[Row], metrics: Sequence[str], digits: int) -> list[Text]:
-    """A heading and one line a row, in columns as wide as their widest cell."""
-    columns = [[Text("method", style="bold"), *(Text(visible(row.name)) for row in rows)]]
+    """A heading and one line a row; a rate that is low for lack of any denominator is no merit, and has no star."""
+    table: dict[str, list[Text]] = {"method": [Text(visible(row.name)) for row in rows]}
     for name in metrics:
-        best = _best(rows, name, METRICS[name].higher_is_better)
-        heading = Text(f"{name} {METRICS[name].arrow}", style="bold")
-        stars = [None if _silent(row, name) else best for row in rows]
-        columns.append(
-            [
-                heading,
-                *(_cell(row.metrics[name], digits, star) for row, star in zip(rows, stars, strict=True)),
-            ]
-        )
-    return _aligned(columns)
+        heard = [row for row in rows if _share_defined(row, name) >= 0.5]
+        best, cells = _best([row.metrics[name].mean for row in heard], METRICS[name].higher_is_better), []
+        for row in rows:
+            starred = row in heard and row.metrics[name].mean == best
+            text = f"{number(row.metrics[name], digits)}{'*' if starred else ' '}"
+            cells.append(Text(text, style="bold green" if starred else ""))
+        table[f"{name} {METRICS[name].arrow}"] = cells
+    return _aligned(table)
 
 
-def _aligned(columns: list[list[Text]]) -> list[Text]:
-    """Columns as wide as their widest cell, the first to the left, the others to the right."""
+def _share_defined(row: Row, name: str) -> float:
+    return share_with_denominator(name, {metric: value.mean for metric, value in row.metrics.items()})
+
+
+def _best(means: Sequence[float], higher: bool | None) -> float | None:
+    """The best of a column; None where there is nothing to be better than."""
+    known = {mean for mean in means if not math.isnan(mean)}
+    if higher is None or len(known) < 2:
+        return None
+    return max(known) if higher else min(known)
+
+
+def _aligned(table: Mapping[str, Sequence[Text]]) -> list[Text]:
+    """Lines of columns by heading, as wide as their widest cell, the first to the left, the others to the right."""
+    columns = [[Text(heading, style="bold"), *cells] for heading, cells in table.items()]
     for place, column in enumerate(columns):
         width = max(cell_len(cell.plain) for cell in column)
         for cell in column:
@@ -206,26 +211,6 @@ def _aligned(columns: list[list[Text]]) -> list[Text]:
     for line in lines:
         line.rstrip()
     return lines
-
-
-def _cell(value: Summary, digits: int, best: float | None) -> Text:
-    is_best = value.mean == best
-    return Text(f"{number(value, digits)}{'*' if is_best else ' '}", style="bold green" if is_best else "")
-
-
-def _best(rows: Sequence[Row], name: str, higher: bool | None) -> float | None:
-    """The best mean of a column; None where there is nothing to be better than."""
-    means = [
-        row.metrics[name].mean for row in rows if not math.isnan(row.metrics[name].mean) and not _silent(row, name)
-    ]
-    if higher is None or len(set(means)) < 2:
-        return None
-    return max(means) if higher else min(means)
-
-
-def _silent(row: Row, name: str) -> bool:
-    """Whether the rate is low because most lists have nothing of the kind: no merit, and so no star."""
-    return share_with_denominator(name, {metric: value.mean for metric, value in row.metrics.items()}) < 0.5
 
 
 def number(value: Summary, digits: int = 4) -> str:

@@ -13,23 +13,15 @@ from evenhand.cli import options as opt
 from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from evenhand.experiments.tracking import Run
     from evenhand.models.base import Model
 
-_LARGE = 10**9
-"""Bytes of a model that are worth a word before they are written."""
+_LARGE = 10**9  # bytes of a model that are worth a word before they are written
 
 
 def command(
     context: typer.Context,
-    data: opt.Data,
     out: Annotated[str, "Folder for the model."],
-    training: opt.Training,
-    sampling: opt.Sampling,
-    splitting: opt.Splitting,
-    reading: opt.Reading,
     method: Annotated[str | None, "A method by its name, or name:key=value; without one, --recipe best."] = None,
     recipe: Annotated[str | None, "best: the best blend that the budget allows. fast: the same in 30 seconds."] = None,
     budget: Annotated[str | None, "Time for a recipe: 90s, 10m, 1h (default 10m on a CPU, 3m on a GPU)."] = None,
@@ -47,17 +39,16 @@ def command(
     hot: opt.Hot = None,
     items_file: opt.ItemsFile = None,
     title: opt.Title = None,
-    force: opt.Force = False,
     resume: opt.Resume = False,
-    json: opt.Json = False,
-    track: opt.Track = None,
     explain: opt.Explain = False,
-    data_dir: opt.DataDir = None,
+    *,
+    work: opt.Work,
 ) -> None:
     """Train one method, or fit one baseline, and save the model."""
     from evenhand.cli import show
+    from evenhand.cli.inputs import is_given, titles_in
     from evenhand.cli.plan import make_plan
-    from evenhand.cli.remembered import is_given
+    from evenhand.data.reading.read import column_names
     from evenhand.experiments.compare import rows_of
     from evenhand.experiments.output import run_folder
     from evenhand.experiments.tracking import tracking
@@ -68,46 +59,39 @@ def command(
     from evenhand.utils.progress import task
     from evenhand.utils.world import World
 
-    world = World.current()
+    world, training = World.current(), work.training
     resume = resume or world.restarted
     if recipe is not None and (method is not None or base is not None):
         raise InputError("--recipe stands for a method; leave --method and --base out.")
     if base is None and base_share is not None:
         raise InputError("--base-share says how much --base counts; name one.")
     # Options of training without a method mean auc-ns, as they did before there was a recipe.
-    is_recipe = base is None and (recipe is not None or (method is None and not _training_given(training, sampling)))
+    is_recipe = base is None and (recipe is not None or (method is None and not _given(training, work.sampling)))
     if not is_recipe and (given := [o for o, v in (("budget", budget), ("aim", aim), ("for", goal)) if v is not None]):
         raise InputError(f"--{given[0]} belongs to a recipe; leave --method and --base out.")
     if is_recipe and not is_given(context, "seeds"):
         training = replace(training, seeds=1)  # one model recommends; more would only be thrown away
+        work = replace(work, training=training)
     text = method or (recipe_text(recipe or "best", budget, aim, goal) if is_recipe else "auc-ns")
     if is_recipe and aim is not None:
-        splitting = for_aim(splitting, aim)
+        work = replace(work, splitting=for_aim(work.splitting, aim))
     asked = parse(text) if base is None else on_top_of(base, method, base_share, training.encoder)
     if world.joined and not asked.spreads:
         raise InputError(f"{asked.label} is fitted by one process; start it without torchrun, or name a --method.")
     if asked.encoder_name is None:
         _refuse_flags(asked.label, training, {"encoder"} if base is not None else set())
-    plan = make_plan(
-        data,
-        [text if base is None else asked],
-        training,
-        sampling,
-        splitting,
-        reading,
-        k=k,
-        data_dir=data_dir,
-        out=out,
-        force=force,
-        hot=hot,
-        resume=resume,
-    )
+    plan = make_plan(work, [text if base is None else asked], k, out, hot, resume)
     check_ours(Path(out))
-    titles = _titles(items_file, title, reading.item, plan.source.split.train.item_ids)
+    item = work.reading.item
+    column = item if items_file is None or item in column_names(items_file) else "item"
+    titles = titles_in(items_file, title, column, plan.source.split.train.item_ids)
     if explain:
-        plan.explain(json)
+        plan.explain(work.json)
     (one,) = plan.methods
-    with tracking(track, f"train {one.label}") as record, run_folder(plan.folder, force, resume) as checkpoints:
+    with (
+        tracking(work.track, f"train {one.label}") as record,
+        run_folder(plan.folder, work.force, resume) as checkpoints,
+    ):
         with task(one.label) as on_epoch:
             fitted = one.fit_under(plan.conditions, RunOptions(on_epoch, checkpoints, resume))
         history = fitted.model.history
@@ -120,20 +104,20 @@ def command(
         rows = rows_of(one, fitted.results)
 
         def tell(run: Run) -> None:
-            run.parameters({"data": data, **final.info})
+            run.parameters({"data": work.data, **final.info})
             run.epochs(history)
             run.results(rows)
             run.files(out)
 
         record(tell)
     recommends = final.seeds[final.best]
-    if json:
+    if work.json:
         seeds = list(fitted.model.seeds) if refit else list(range(training.seeds if one.seeded else 1))
         document = {"model": out, "seeds": seeds, "recommending_seed": recommends}
         show.print_json(document | {"rows": [row.to_json() for row in rows], "notes": list(fitted.notes)})
         return
     how = "" if one.encoder_name is None else f"{one.encoder_name}, "
-    shortened = show.print_rows(rows, f"{data}, {how}protocol {plan.conditions.protocol}")
+    shortened = show.print_rows(rows, f"{work.data}, {how}protocol {plan.protocol}")
     show.print_notes([f"split {plan.source.split.description}", *fitted.notes, *show.compile_note(), *shortened])
     if "tried" in final.info:
         show.print_tried(final.info["tried"])
@@ -153,22 +137,9 @@ def for_aim(splitting: opt.Splitting, aim: str) -> opt.Splitting:
     return replace(splitting, validation=rule) if splitting.test is not None else replace(splitting, split=rule)
 
 
-def _titles(items_file: str | None, title: str | None, item: str, item_ids: pa.Array) -> pa.Array | None:
-    """What the items are called, for the model to keep; read before anything is trained."""
-    from evenhand.data.reading.read import column_names
-    from evenhand.models.item_files import read_titles
-
-    if items_file is None:
-        if title is not None:
-            raise InputError("--title names a column of --items-file; give the file too.")
-        return None
-    column = item if item in column_names(items_file) else "item"
-    return read_titles(items_file, item_ids, item=column, title=title or "title")
-
-
-def _training_given(training: opt.Training, sampling: opt.Sampling) -> set[str]:
+def _given(training: opt.Training, sampling: opt.Sampling) -> set[str]:
     """Options of training and sampling that differ from their defaults."""
-    from evenhand.cli.inputs import flags_given
+    from evenhand.cli.plan import flags_given
 
     given = flags_given(training, sampling) - {"seeds", "device"}
     return given - {"encoder"} if training.encoder == opt.Training().encoder else given
@@ -176,8 +147,7 @@ def _training_given(training: opt.Training, sampling: opt.Sampling) -> set[str]:
 
 def _refuse_flags(label: str, training: opt.Training, allowed: set[str]) -> None:
     """What is not trained in epochs has no use for the options that steer these."""
-
-    if given := _training_given(training, opt.Sampling()) - allowed:
+    if given := _given(training, opt.Sampling()) - allowed:
         first = min(given, key=list(opt.Training.__dataclass_fields__).index).replace("_", "-")
         raise InputError(f"--{first} has no effect on {label}, which is not trained in epochs; leave it out.")
 

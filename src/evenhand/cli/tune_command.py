@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from evenhand.experiments.tune import SideBySide, TuneResult
     from evenhand.training.method import Method
 
-_SHOWN = 10
-"""Trials in the table that is printed."""
-
 
 @dataclass(frozen=True)
 class Training(opt.Training):
@@ -34,13 +31,13 @@ class Training(opt.Training):
     seeds: Annotated[int, "Seeds a trial, whose mean counts."] = 1
 
 
+@dataclass(frozen=True)
+class Work(opt.Work):
+    training: Training
+
+
 def command(
-    data: opt.Data,
     out: Annotated[str, "Folder for the trials; a search that is there goes on."],
-    training: Training,
-    sampling: opt.Sampling,
-    splitting: opt.Splitting,
-    reading: opt.Reading,
     method: Annotated[
         str, "A method or baseline, as name or name:key=value; what is given is not searched."
     ] = "auc-ns",
@@ -50,88 +47,75 @@ def command(
     model: Annotated[str | None, "Then train what was chosen, and write the model to this folder."] = None,
     refit: Annotated[bool, "Train that model on all data, test included: for production."] = False,
     ranges: Annotated[
-        list[str] | None,
-        typer.Option("--range", help="Search here: key=low..high, key=low..high:log, key=a,b."),
+        list[str] | None, typer.Option("--range", help="Search here: key=low..high, key=low..high:log, key=a,b.")
     ] = None,
     fix: Annotated[list[str] | None, "Do not search this: key=value."] = None,
     storage: Annotated[str | None, "A database's URL to keep the trials in, instead of the folder."] = None,
     study: Annotated[str | None, "Name of the search there, else the method."] = None,
     search_seed: Annotated[int, "Seed of the search."] = 0,
     side_by_side: Annotated[str, "Trials to ask for at once, which train together where they can; or auto."] = "auto",
-    force: opt.Force = False,
-    json: opt.Json = False,
-    track: opt.Track = None,
-    data_dir: opt.DataDir = None,
+    *,
+    work: Work,
 ) -> None:
     """Search the parameters of one method on validation; a search that was interrupted goes on."""
     from evenhand.cli import show
     from evenhand.cli.plan import make_plan
-    from evenhand.experiments.goals import check_pick, parse_goals
     from evenhand.experiments.output import check_model_folder, search_folder, write_search
+    from evenhand.experiments.search_result import check_pick, parse_goals
     from evenhand.experiments.tracking import tracking
     from evenhand.experiments.tune import tune
     from evenhand.utils.progress import task
 
     chosen = check_pick(pick, len(parse_goals(metric)))
-    check_model_folder(model, out, refit, force)
-    plan = make_plan(
-        data,
-        [method],
-        training,
-        sampling,
-        splitting,
-        reading,
-        k="10",
-        data_dir=data_dir,
-        out=None,
-        force=force,
-    )
+    check_model_folder(model, out, refit, work.force)
+    plan = make_plan(work, [method], "10", None)
     (one,) = plan.methods
-    fixed = fixed_values(one, fix or [], training, sampling)
-    with tracking(track, f"tune {one.label}") as record:
-        with (
-            search_folder(out, force, local=storage is None) as journal,
-            task(f"{one.label}, trials") as on_trial,
-        ):
+    fixed = fixed_values(one, fix or [], work)
+    with tracking(work.track, f"tune {one.label}") as record:
+        with search_folder(out, work.force, storage is None) as journal, task(f"{one.label}, trials") as on_trial:
             result = tune(
                 plan.source.split,
                 one,
                 trials=trials,
-                seeds=training.seeds,
+                seeds=work.training.seeds,
                 metric=metric,
                 pick=chosen,
-                protocol=plan.conditions.protocol,
+                protocol=plan.protocol,
                 fixed=fixed,
                 ranges=searched_ranges(one, ranges or []),
                 storage=storage or journal,
                 study=study,
                 seed=search_seed,
-                device=training.device,
+                device=work.training.device,
                 side_by_side=trials_at_once(side_by_side),
                 on_trial=on_trial,
             )
         write_search(result, journal.parent, {"data": plan.data, "protocol": plan.protocol})
-        report = _report(result, journal.parent, plan) if len(result.goals) > 1 else None
+        report = _report(result, journal.parent, plan, work) if len(result.goals) > 1 else None
         record(lambda run: run.search(result, journal.parent))
-    document = result.to_json() | {"rows": result.rows()}
-    if not json:
+    document = result.to_json() | {"rows": [trial.to_json(result.goals) for trial in result.trials]}
+    if not work.json:
         _print(result, out, report)
     if model is not None:
-        rows = _write_model(result, plan, training, model, refit, force)
+        rows = _write_model(result, plan, work, model, refit)
         document["model"] = {"folder": model, "refitted": refit, "rows": [row.to_json() for row in rows]}
-        if not json:
-            _print_model(rows, f"{data}, the chosen parameters, protocol {plan.protocol}", model, refit)
-    if json:
+        if not work.json:
+            print()
+            title = f"{work.data}, the chosen parameters, protocol {plan.protocol}"
+            show.print_notes(show.print_rows(rows, title))
+            how = ", trained on all data; the numbers are from before that" if refit else ""
+            show.print_sentence(f"Model written to {model}/{how}.")
+    if work.json:
         show.print_json(document)
 
 
-def fixed_values(method: Method, texts: Sequence[str], training: Training, sampling: opt.Sampling) -> dict[str, Any]:
+def fixed_values(method: Method, texts: Sequence[str], work: Work) -> dict[str, Any]:
     """What flags and `--fix key=value` hold."""
-    from evenhand.cli.inputs import flags_given
+    from evenhand.cli.plan import flags_given
     from evenhand.methods import parse_value
 
     known = method.parameters()
-    fixed = {name: known[name] for name in flags_given(training, sampling) & set(known)}
+    fixed = {name: known[name] for name in flags_given(work.training, work.sampling) & set(known)}
     for text in texts:
         name, equals, value = text.partition("=")
         name = name.strip().replace("-", "_")
@@ -177,15 +161,15 @@ def _check_option(method: Method, name: str) -> None:
         raise InputError(f"{name} has no option on the command line; search it from Python, with tune().")
 
 
-def _report(result: TuneResult, folder: Path, plan: Plan) -> Path | None:
+def _report(result: TuneResult, folder: Path, plan: Plan, work: Work) -> Path | None:
     """Write the page of the front. What goes wrong here is reported, and only the page is lost."""
     from evenhand.experiments.output import FRONT
     from evenhand.report import Origin, write_search_page
 
     path = folder / FRONT
     try:
-        origin = Origin.of(sys.argv[1:], {"data": plan.data["source"], "test": plan.data["splitting"]["test"]})
-        write_search_page(result, path, data=plan.data["source"], protocol=plan.protocol, origin=origin)
+        origin = Origin.of(sys.argv[1:], {"data": work.data, "test": work.splitting.test})
+        write_search_page(result, path, data=work.data, protocol=plan.protocol, origin=origin)
     except Exception as problem:
         note = one_line(f"no report was written: {type(problem).__name__}: {problem}")
         print(f"note: {note}", file=sys.stderr)
@@ -193,9 +177,7 @@ def _report(result: TuneResult, folder: Path, plan: Plan) -> Path | None:
     return path
 
 
-def _write_model(
-    result: TuneResult, plan: Plan, training: Training, folder: str, refit: bool, force: bool
-) -> list[Row]:
+def _write_model(result: TuneResult, plan: Plan, work: Work, folder: str, refit: bool) -> list[Row]:
     """Train what was chosen with the seeds of a trial; returns how it does on test."""
     from evenhand.cli.train_command import say_size
     from evenhand.experiments.compare import rows_of
@@ -205,21 +187,21 @@ def _write_model(
     from evenhand.utils.atomic import one_process
     from evenhand.utils.progress import task
 
-    split, one = plan.source.split, result.ready
+    split, one, device = plan.source.split, result.ready, work.training.device
     lengths = tuple(k for k in (5, 10, 20) if k <= split.n_items) or (split.n_items,)
     kept = checkpoints_beside(folder)
     with one_process(Path(folder)), stops_explained(None, "run the same command again to go on"):
-        if force:
+        if work.force:
             discard(kept)
         with task(one.label) as on_epoch:
             fitted = one.fit(
-                split, seeds=training.seeds, protocol=plan.conditions.protocol, k=lengths,
-                device=training.device, on_epoch=on_epoch, checkpoints=kept, resume="matching",
+                split, seeds=work.training.seeds, protocol=plan.protocol, k=lengths, device=device,
+                on_epoch=on_epoch, checkpoints=kept, resume="matching",
             )  # fmt: skip
         model = fitted.model
         if refit:
             with task(f"{one.label}, on all data") as on_epoch:
-                model = one.refit(fitted, split, device=training.device, run=RunOptions(on_epoch, kept / "refit"))
+                model = one.refit(fitted, split, device=device, run=RunOptions(on_epoch, kept / "refit"))
         say_size(model)
         found = {"metric": result.metric, "pick": result.pick, "trial": result.picked.number}
         info: dict[str, Any] = {**model.info, "data": plan.data, "search": found}
@@ -232,13 +214,15 @@ def _print(result: TuneResult, out: str, report: Path | None) -> None:
     from evenhand.cli import show
 
     two = len(result.goals) > 1
-    shown = list(result.front) if two else result.best(_SHOWN)
+    shown = list(result.front) if two else result.best(10)
     if two and result.trials[0] not in shown:
         shown.append(result.trials[0])
     headings = ["trial", *(f"{goal.text} {goal.arrow}" for goal in result.goals), *result.space]
-    rows = [_cells(trial, len(result.goals)) for trial in shown]
-    if two:
-        rows = [[*row, _mark(result, trial)] for row, trial in zip(rows, shown, strict=True)]
+    rows = []
+    for trial in shown:
+        values = ("failed" if trial.problem else f"{value:.4f}" for value in trial.verdict.values)
+        mark = [_mark(result, trial)] if two else []
+        rows.append([str(trial.number), *values, *map(str, trial.parameters.values()), *mark])
     show.print_listing([*headings, ""] if two else headings, rows)
     show.print_notes(result.notes)
     default = result.trials[0].value
@@ -255,22 +239,8 @@ def _print(result: TuneResult, out: str, report: Path | None) -> None:
         show.print_sentence(f"Open the front in a browser: {report}")
 
 
-def _cells(trial: Trial, metrics: int) -> list[str]:
-    values = ["failed"] * metrics if trial.problem else [f"{value:.4f}" for value in trial.verdict.values]
-    return [str(trial.number), *values, *map(str, trial.parameters.values())]
-
-
 def _mark(result: TuneResult, trial: Trial) -> str:
     words = [f"picked ({result.pick})"] if trial is result.picked else []
     if trial is result.trials[0]:
         words.append("defaults" if trial in result.front else "defaults, not on the front")
     return ", ".join(words)
-
-
-def _print_model(rows: list[Row], title: str, folder: str, refit: bool) -> None:
-    from evenhand.cli import show
-
-    print()
-    show.print_notes(show.print_rows(rows, title))
-    how = ", trained on all data; the numbers are from before that" if refit else ""
-    show.print_sentence(f"Model written to {folder}/{how}.")

@@ -1,4 +1,6 @@
-"""`benchmark`: methods over a suite of tests. A cell is one method on one test; finished cells are kept.
+"""`benchmark`: methods over a suite of tests, and the scoreboard that comes of it, as one JSON document.
+
+A cell is one method on one test; finished cells are kept.
 
 Each cell is `compare` with one method: hyperparameters chosen on validation, fitted again to train + validation, one
 look at test. It runs in a process of its own, so that its memory can be measured, and running out of it costs one cell.
@@ -14,9 +16,9 @@ import os
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -27,9 +29,9 @@ import evenhand
 from evenhand.data.describe import fingerprint
 from evenhand.encoders import ENCODERS
 from evenhand.experiments.compare import compare
-from evenhand.experiments.results import Results, Run, rounded, work_folder
+from evenhand.experiments.results import Results, Run, as_written, rounded, work_folder
 from evenhand.experiments.search_space import search_space
-from evenhand.experiments.suite import Test
+from evenhand.experiments.suite import QUESTIONS, Published, Suite, Test
 from evenhand.methods import parse
 from evenhand.metrics.catalogue import MEASURED, SCOREBOARD
 from evenhand.metrics.statistics import estimate_metric
@@ -44,11 +46,7 @@ from evenhand.utils.text import one_line
 EXPERIMENT = "scoreboard"
 K, KS = 20, (5, 10, 20)
 METHODS = ("popular", "itemknn", "ease", "als", "gfcf", "softmax", "dns", "auc-ns", "lightgcn/dns", "recipe")
-TRIALS = 8
 KEPT = (*MEASURED, "precision")
-WITH_INTERVALS = SCOREBOARD
-_LAST_WORDS = 60.0
-"""Seconds that a cell has to save its work when it is asked to stop."""
 
 
 @dataclass(frozen=True)
@@ -74,22 +72,19 @@ class Cell:
         trials = self.trials if search_space(one, {}) else 0
         return {"test": self.test.identity(), "seeds": self.seeds if one.seeded else 1, "trials": trials}
 
-    def run(self, **values: Any) -> Run:
-        """Its record, with these values."""
+    def run(self, seconds: float = 0.0, details: Mapping[str, Any] | None = None, **measured: Any) -> Run:
         one = method_named(self.method)
         experiment = EXPERIMENT if self.device == "cpu" else f"{EXPERIMENT}-{self.device}"
         options = ["--tests", self.test.test, "--methods", self.method, "--seeds", self.seeds, "--tune", self.trials]
         words = ["evenhand", "benchmark", self.test.dataset or self.test.folder or self.test.set, *map(str, options)]
-        given: dict[str, Any] = {
-            "versions": {"evenhand": evenhand.__version__, "torch": str(torch.__version__)},
-            "hardware": "",
-            **values,
-        }
-        details = {"asked": self.asked(), "date": datetime.date.today().isoformat(), **given.pop("details")}
-        return Run(
-            experiment, self.test.set, self.test.test, one.encoder_name, one.label,
-            command=shlex.join(words), details=details, **given,
-        )  # fmt: skip
+        versions = {"evenhand": evenhand.__version__, "torch": str(torch.__version__)}
+        made = {"asked": self.asked(), "date": datetime.date.today().isoformat(), **(details or {})}
+        given = {"hardware": "", "versions": versions, **measured, "details": made, "command": shlex.join(words)}
+        where = (experiment, self.test.set, self.test.test, one.encoder_name, one.label)
+        return Run(*where, round(seconds, 2), **given)
+
+    def failed(self, began: float, why: str) -> Run:
+        return self.run(time.perf_counter() - began, {"problem": why})
 
 
 def method_named(text: str) -> Method:
@@ -123,7 +118,7 @@ def cells_of(
 
 def is_finished(cell: Cell, recorded: Results) -> bool:
     """Whether the results hold this cell, measured as it is asked for now."""
-    known = recorded.runs.get(cell.run(seconds=0.0, details={}).id)
+    known = recorded.runs.get(cell.run().id)
     return known is not None and bool(known.measured) and known.details.get("asked") == cell.asked()
 
 
@@ -145,7 +140,8 @@ def run_benchmark(
     failed: dict[str, str] = {}
     for place, cell in enumerate(open_cells):
         on_cell(f"[{place + 1} of {len(open_cells)}] {cell.label} …")
-        work = work_folder(folder) / EXPERIMENT / _hash(cell)
+        identity = json.dumps([cell.label, cell.device, cell.asked(), evenhand.__version__], sort_keys=True)
+        work = work_folder(folder) / EXPERIMENT / hashlib.sha256(identity.encode()).hexdigest()[:16]
         try:
             run = (_in_a_process if isolated else _measured)(cell, work)
         except KeyboardInterrupt:
@@ -153,7 +149,10 @@ def run_benchmark(
                 "stopped", f"{place} of {len(open_cells)} cells are finished and kept: run the same command to go on"
             ) from None
         with one_process(folder, wait=True):
-            _keep(run, folder)
+            recorded = Results(folder)  # as it is now
+            known = recorded.runs.get(run.id)
+            if run.measured or known is None or not known.measured:  # a failure replaces no result
+                recorded.add(run)
         discard(work)
         if "problem" in run.details:
             failed[cell.label] = run.details["problem"]
@@ -165,7 +164,6 @@ def run_benchmark(
 
 
 def measure(cell: Cell, work: Path | None = None) -> Run:
-    """Run one cell here and now."""
     split = cell.test.split(cell.data_dir)
     resumed = work is not None and work.exists()
     worked, began = time.process_time(), time.perf_counter()
@@ -180,14 +178,14 @@ def measure(cell: Cell, work: Path | None = None) -> Run:
     seconds = time.perf_counter() - began
     fit = result[result.methods[0].label]
     users = [each.users for each in fit.results[K]]
-    estimates = {f"{name}@{K}": estimate_metric(users, name) for name in WITH_INTERVALS}
+    estimates = {f"{name}@{K}": estimate_metric(users, name) for name in SCOREBOARD}
     tuned = next(iter(result.tuned.values()), None)
     used = result.versions
     memory = {"memory_mb": round(peak_bytes() / 2**20)}
     if cell.device == "cuda":
         memory["gpu_memory_mb"] = round(torch.cuda.max_memory_allocated() / 2**20)
     return cell.run(
-        seconds=round(seconds, 2),
+        seconds,
         versions=used,
         hardware=f"{used['device']}, {os.cpu_count()} cores, {used['threads']} threads",
         details={
@@ -220,11 +218,9 @@ def _measured(cell: Cell, work: Path | None) -> Run:
     except (InputError, RunError) as problem:
         why = one_line(problem, 300)
     except Exception as problem:
-        shortage = is_shortage(problem)
-        why = (
-            "there is not enough memory for it." if shortage else one_line(f"{type(problem).__name__}: {problem}", 300)
-        )
-    return cell.run(seconds=round(time.perf_counter() - began, 2), details={"problem": why})
+        why = one_line(f"{type(problem).__name__}: {problem}", 300)
+        why = "there is not enough memory for it." if is_shortage(problem) else why
+    return cell.failed(began, why)
 
 
 def _in_a_process(cell: Cell, work: Path) -> Run:
@@ -247,7 +243,7 @@ def _in_a_process(cell: Cell, work: Path) -> Run:
     except KeyboardInterrupt:
         process.terminate()
         try:
-            process.join(_LAST_WORDS)
+            process.join(60)  # seconds to save its work
         finally:  # asked twice
             process.kill()
         raise
@@ -255,8 +251,8 @@ def _in_a_process(cell: Cell, work: Path) -> Run:
         raise KeyboardInterrupt
     if found is None:
         why = f"its process ended with {process.exitcode}, as one does that the system kills for want of memory."
-        return cell.run(seconds=round(time.perf_counter() - began, 2), details={"problem": why})
-    return replace(cell.run(seconds=0.0, details={}), **found)
+        return cell.failed(began, why)
+    return Run(**found)
 
 
 def _work(cell: Cell, work: Path, connection: Connection, quiet: bool) -> None:
@@ -280,21 +276,93 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _keep(run: Run, folder: Path) -> None:
-    """Add a run to the tables as they are now; one that failed does not replace one that did not."""
-    recorded = Results(folder)
-    known = recorded.runs.get(run.id)
-    if run.measured or known is None or not known.measured:
-        recorded.add(run)
+def scoreboard(
+    results: Results,
+    suite: Suite,
+    skipped: Mapping[tuple[str, str], str] | None = None,
+    only: Iterable[Test] | None = None,
+) -> dict[str, Any]:
+    """What was measured on each test beside what is published for it, as `scoreboard.schema.json` describes it.
+
+    That is everything that is recorded, in the order of the suite, then other logs; `only` keeps these tests alone.
+    """
+    with as_written(results.folder):
+        runs: dict[tuple[str, str], list[Run]] = {}
+        for run in results.runs.values():
+            if run.experiment.partition("-")[0] == EXPERIMENT:
+                runs.setdefault((run.dataset, run.split), []).append(run)
+        known = {test.key: test for test in suite.tests}
+        keys = [*known, *(key for key in runs if key not in known)]
+        if only is not None:
+            wanted = {test.key for test in only}
+            keys = [key for key in keys if key in wanted]
+        tests = [_test(key, known.get(key), runs.get(key, []), suite, (skipped or {}).get(key)) for key in keys]
+    sources = {name: vars(one) for name, one in suite.sources.items()}
+    return {"evenhand_scoreboard": 1, "k": K, "tests": tests, "sources": sources}
 
 
-def _hash(cell: Cell) -> str:
-    text = json.dumps([cell.label, cell.device, cell.asked(), evenhand.__version__], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def _test(
+    key: tuple[str, str], test: Test | None, runs: Iterable[Run], suite: Suite, skipped: str | None
+) -> dict[str, Any]:
+    rows = [_row(run) for run in runs]
+    measured = [row for row in rows if row["status"] == "measured"]
+    rows.sort(key=lambda row: -row["metrics"]["ndcg"]["mean"] if row["status"] == "measured" else 1.0)
+    published = [] if test is None else [_published(one, test, suite) for one in test.published]
+    # Chosen as a user would choose: on validation, where everything has it.
+    choice = max(measured, key=lambda row: row["validation_ndcg"] or 0.0, default=None)
+    best = max((one for one in published if one["ndcg"] is not None), key=lambda one: one["ndcg"], default=None)
+    return {
+        "set": key[0],
+        "test": key[1],
+        "question": QUESTIONS.get(key[1], key[1]),
+        "note": "" if test is None else test.note,
+        "split": next((row["split"] for row in measured), None),
+        "skipped": skipped,
+        "choice": None if choice is None else choice["name"],
+        "best_published": None if best is None else best["method"],
+        "rows": rows,
+        "published": published,
+    }
 
 
-def skipped(tests: Iterable[Test], data_dir: str | None) -> Iterator[tuple[Test, str]]:
-    """Tests whose data is not on this machine, and why."""
-    for test in tests:
-        if (why := test.missing(data_dir)) is not None:
-            yield test, why
+def _row(run: Run) -> dict[str, Any]:
+    details, known = run.details, bool(run.measured)
+    on_gpu = run.experiment != EXPERIMENT
+    intervals = details.get("intervals", {})
+    return {
+        "name": "/".join(filter(None, (run.encoder, run.method))) + (" (GPU)" if on_gpu else ""),
+        "method": run.method,
+        "encoder": run.encoder,
+        "status": "measured" if known else "failed",
+        "problem": details.get("problem"),
+        "metrics": {name: run.summary(f"{name}@{K}") for name in MEASURED if f"{name}@{K}" in run.measured},
+        "intervals": {name: intervals[f"{name}@{K}"] for name in SCOREBOARD if f"{name}@{K}" in intervals},
+        "validation_ndcg": run.summary("validation ndcg@10")["mean"] if "validation ndcg@10" in run.measured else None,
+        "seconds": run.seconds,
+        "cpu_seconds": details.get("cpu_seconds"),
+        "memory_mb": details.get("memory_mb"),
+        "gpu_memory_mb": details.get("gpu_memory_mb"),
+        "seeds": details["asked"]["seeds"],
+        "trials": details["asked"]["trials"],
+        "parameters": details.get("parameters", {}),
+        "split": details.get("split"),
+        "notes": details.get("notes", []),
+        "hardware": run.hardware,
+        "date": details["date"],
+        "command": run.command,
+        "versions": dict(run.versions),
+    }
+
+
+def _published(one: Published, test: Test, suite: Suite) -> dict[str, Any]:
+    def comparable(value: float | None) -> float | None:
+        return None if value is None else round(value / test.divide_by, 4)
+
+    return {
+        "method": one.method,
+        "recall": comparable(one.recall),
+        "ndcg": comparable(one.ndcg),
+        "printed": {"recall": one.recall, "ndcg": one.ndcg},
+        "source": one.source,
+        "chosen_on": suite.sources[one.source].chosen_on,
+    }

@@ -13,7 +13,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -113,10 +113,6 @@ class Comparison:
     p: float
 
 
-_LARGEST = 1e100
-"""What no measurement exceeds: beyond it, squares overflow."""
-
-
 class Results:
     """What a folder holds; one without results is empty."""
 
@@ -129,7 +125,7 @@ class Results:
                 of = measured.setdefault(row["run"], {}).setdefault(_key(row), [])
                 if row["seed"] != len(of):
                     raise ValueError(f"seed {row['seed']} out of turn")
-                if row["value"] is not None and not abs(row["value"]) <= _LARGEST:
+                if row["value"] is not None and not abs(row["value"]) <= 1e100:  # beyond it, squares overflow
                     raise ValueError(f"a value of {row['value']}")
                 of.append(row["value"])
             self.runs: dict[str, Run] = {}
@@ -149,13 +145,14 @@ class Results:
 
     def write(self) -> None:
         """Write all tables, each whole or not at all, the runs last."""
-        for name, rows in (
-            (MEASUREMENTS, list(_measurement_rows(self.runs.values()))),
-            (COMPARISONS, [asdict(one) for one in self.comparisons]),
-            (RUNS, [_run_row(run) for run in self.runs.values()]),
-        ):
+        rows = {
+            MEASUREMENTS: list(_measurement_rows(self.runs.values())),
+            COMPARISONS: [asdict(one) for one in self.comparisons],
+            RUNS: [_run_row(run) for run in self.runs.values()],
+        }
+        for name, each in rows.items():
             sink = io.BytesIO()
-            table = pa.Table.from_pylist(rows, pa.schema(_COLUMNS[name]))
+            table = pa.Table.from_pylist(each, pa.schema(_COLUMNS[name]))
             pq.write_table(table, sink, compression="zstd", compression_level=19)
             with writing(self.folder):
                 write_atomically(self.folder / name, sink.getvalue())
@@ -195,11 +192,9 @@ def writing(place: Path) -> Iterator[None]:
         raise InputError(f"cannot write to {place}: {problem.strerror or problem}.") from problem
 
 
-@contextmanager
-def as_written(place: Path) -> Iterator[None]:
+def as_written(place: Path) -> AbstractContextManager[None]:
     """Results that somebody changed by hand may lack anything; the error is one sentence."""
-    with written_by_us(place, "results", "remove them"):
-        yield
+    return written_by_us(place, "results", "remove them")
 
 
 def check_writable(folder: Path) -> None:

@@ -1,21 +1,174 @@
-"""What a search found: the trial that was chosen, the front where there are two metrics, and every trial."""
+"""What a search is for and what it found: one metric or two that trade off, the trials, the front, the pick."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
-from evenhand.experiments.goals import Goal, Pick, Point, accurate_first, front_of, picked_of
 from evenhand.experiments.search_space import Space
+from evenhand.metrics.catalogue import METRICS, Metric
+from evenhand.metrics.lists import LONGEST_LIST
 from evenhand.training.method import Method
-from evenhand.utils.text import count, html_table
+from evenhand.utils.errors import InputError, unknown
+from evenhand.utils.text import count, html_table, parse_integer
 
-_SHOWN = 5
-"""Trials in a notebook's view."""
+_OPPOSITES = {"fpr": "precision", "fnr": "recall"}
+"""Metrics that are 1 minus another one."""
+
+
+Pick = Literal["knee", "most-accurate", "least-biased"]
+PICKS: tuple[Pick, ...] = get_args(Pick)
+Point = tuple[float, float]
+"""Two gains: both coordinates are better the larger they are."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A metric at one length of the lists, and which way it should go."""
+
+    text: str
+    """As it is called: `ndcg@10`."""
+    name: str
+    k: int
+    """Never more than the catalogue has items."""
+
+    @property
+    def rises(self) -> bool:
+        return bool(METRICS[self.name].higher_is_better)
+
+    @property
+    def arrow(self) -> str:
+        return "↑" if self.rises else "↓"
+
+    @property
+    def worst(self) -> float:
+        """The value that nothing can fall below."""
+        return METRICS[self.name].low if self.rises else METRICS[self.name].high
+
+    def gain(self, value: float) -> float:
+        """The value turned so that more is better."""
+        return value if self.rises else -value
+
+
+def parse_goals(metric: str | Sequence[str], n_items: int | None = None) -> tuple[Goal, ...]:
+    """`ndcg@10`, or two metrics as `ndcg@10,ohr@10` or in a list.
+
+    >>> [(goal.text, goal.k, goal.arrow) for goal in parse_goals("ndcg@10, ohr@200", n_items=80)]
+    [('ndcg@10', 10, '↑'), ('ohr@200', 80, '↓')]
+    """
+    texts = [text.strip() for text in (metric.split(",") if isinstance(metric, str) else metric)]
+    if not 1 <= len(texts) <= 2:  # a person can choose on the front of two, which is a line
+        raise InputError(f"a search takes one metric or two, as in ndcg@10,ohr@10, not {len(texts)}.")
+    known = [name for name, one in METRICS.items() if _can_be_sought(one, alone=len(texts) == 1)]
+    goals = tuple(_parsed(text, known, n_items) for text in texts)
+    if len(goals) == 2:
+        _check_two(goals[0], goals[1], n_items)
+    return goals
+
+
+def _can_be_sought(metric: Metric, alone: bool) -> bool:
+    """One way must be better, with a worst value; alone it must be accuracy: the least biased list is easy to make."""
+    worst = metric.low if metric.higher_is_better else metric.high
+    if metric.higher_is_better is None or not math.isfinite(worst):
+        return False
+    return not alone or (metric.group == "accuracy" and metric.higher_is_better)
+
+
+def accurate_first(goals: Sequence[Goal]) -> tuple[int, int]:
+    """Positions of two goals, first the one that rises; where both go the same way, as they were named."""
+    return (1, 0) if goals[1].rises and not goals[0].rises else (0, 1)
+
+
+def _parsed(text: str, known: Sequence[str], n_items: int | None) -> Goal:
+    name, _, k = text.partition("@")
+    if name not in known:
+        raise unknown("metric of a search", name, known)
+    length = parse_integer(k)
+    if not length:
+        raise InputError(f"a metric is written name@k, as in ndcg@10, not '{text}'.")
+    if length > LONGEST_LIST:
+        raise InputError(f"the k of a metric may be up to {LONGEST_LIST:,}, unlike that of '{text}'.")
+    return Goal(f"{name}@{length}", name, min(length, n_items or length))
+
+
+def _check_two(first: Goal, second: Goal, n_items: int | None) -> None:
+    """Refuse two goals of which one decides the other: their front is a single point."""
+    if _quantity(first) != _quantity(second):
+        return
+    if first.text == second.text:
+        raise InputError(f"{first.text} is named twice; a search on two metrics needs two different ones.")
+    why = f"the catalogue has {n_items} items" if first.name == second.name else _why(first, second)
+    raise InputError(
+        f"{first.text} and {second.text} say the same ({why}); a search on two metrics needs two that can pull apart."
+    )
+
+
+def _quantity(goal: Goal) -> tuple[str, int]:
+    """What is measured, under one name for all that always agree; with one slot, NDCG counts hits too."""
+    name = _OPPOSITES.get(goal.name, goal.name)
+    return ("precision" if (name, goal.k) == ("ndcg", 1) else name), goal.k
+
+
+def _why(first: Goal, second: Goal) -> str:
+    opposite = next((g.name for g in (first, second) if g.name in _OPPOSITES), None)
+    if opposite and "ndcg" not in (first.name, second.name):
+        return f"{opposite} = 1 − {_OPPOSITES[opposite]}"
+    return "a list of one item is a hit or none"
+
+
+def front_of(points: Sequence[Point]) -> list[int]:
+    """Positions of the points that no other beats, from the best first coordinate to the best second.
+
+    One point beats another if it is better in one coordinate and not worse in the other. Of equal points the
+    earliest stands for all.
+
+    >>> front_of([(1, 1), (3, 0), (2, 2), (2, 1), (3, 0)])
+    [1, 2]
+    """
+    kept: list[int] = []
+    for place in sorted(range(len(points)), key=lambda i: (-points[i][0], -points[i][1], i)):
+        if not kept or points[place][1] > points[kept[-1]][1]:
+            kept.append(place)
+    return kept
+
+
+def knee_of(front: Sequence[Point]) -> int:
+    """The position, in a front, of the point farthest out from the line between its two ends.
+
+    Both coordinates are scaled to the front's own range first, so that the ends are (1, 0) and (0, 1), and a
+    point lies out by the sum of its coordinates less 1. Where no point lies out, as with one or two, and
+    where several lie out equally far, it is the one with the best first coordinate.
+
+    >>> knee_of([(4, 0), (3, 3), (0, 4)]), knee_of([(4, 0), (1, 1), (0, 4)]), knee_of([(7, 7)])
+    (1, 0, 0)
+    """
+    (most, first_low), (least, last_high) = front[0], front[-1]
+    if len(front) < 3:
+        return 0
+    out = [(x - least) / (most - least) + (y - first_low) / (last_high - first_low) for x, y in front]
+    farthest = max(out)
+    return next(place for place, far in enumerate(out) if far >= farthest - 1e-9)  # less is rounding
+
+
+def picked_of(front: Sequence[Point], pick: Pick) -> int:
+    """The position of what was asked for in a front."""
+    return {"most-accurate": 0, "least-biased": len(front) - 1, "knee": knee_of(front)}[pick]
+
+
+def check_pick(pick: str | None, goals: int) -> Pick | None:
+    """The pick by default: the knee of two goals; one goal has nothing to pick from."""
+    if pick is not None and pick not in PICKS:
+        raise unknown("pick", pick, PICKS)
+    if goals == 1:
+        if pick is not None:
+            raise InputError("there is nothing to pick from with one metric; name a second one, as in ndcg@10,ohr@10.")
+        return None
+    return next(one for one in PICKS if one == (pick or "knee"))
 
 
 @dataclass(frozen=True)
@@ -93,7 +246,7 @@ class TuneResult:
             {"trial": trial.number}
             | {name: "–" if value is None else f"{value:.4f}" for name, value in trial.by_metric(self.goals).items()}
             | {"parameters": ", ".join(f"{name}={value}" for name, value in trial.parameters.items())}
-            for trial in self.best(_SHOWN)
+            for trial in self.best(5)
         ]
         title = f"{self.method}: the choice of {count(len(self.trials), 'trial')} by {self.metric} on validation"
         return html_table(title, rows, self.notes)
@@ -176,49 +329,42 @@ class TuneResult:
         For two metrics there is a column for each, empty where a trial failed, one for how far its interval
         over users reaches to either side, and two that mark the front and what was picked.
         """
-        columns: dict[str, Any] = {"trial": pa.array([t.number for t in self.trials], pa.int64())}
+        trials, columns = self.trials, {"trial": pa.array([t.number for t in self.trials], pa.int64())}
         if len(self.goals) == 1:
-            columns["value"] = pa.array([t.value for t in self.trials], pa.float64())
+            columns["value"] = pa.array([t.value for t in trials], pa.float64())
         else:
             for name, margins in (("", False), (" margin", True)):
-                found = [trial.by_metric(self.goals, margins) for trial in self.trials]
+                found = [trial.by_metric(self.goals, margins) for trial in trials]
                 for goal in self.goals:
                     columns[goal.text + name] = pa.array([one[goal.text] for one in found], pa.float64())
-            front = self.front
-            columns["front"] = pa.array([trial in front for trial in self.trials])
-            columns["picked"] = pa.array([trial is self.picked for trial in self.trials])
-        for name in self.space:
-            columns[name] = _column([t.parameters[name] for t in self.trials])
-        columns["seconds"] = pa.array([t.seconds for t in self.trials], pa.float64())
-        columns["problem"] = pa.array([t.problem for t in self.trials], pa.string())
+            columns["front"] = pa.array([trial in self.front for trial in trials])
+            columns["picked"] = pa.array([trial is self.picked for trial in trials])
+        columns |= {name: _column([t.parameters[name] for t in trials]) for name in self.space}
+        columns["seconds"] = pa.array([t.seconds for t in trials], pa.float64())
+        columns["problem"] = pa.array([t.problem for t in trials], pa.string())
         return pa.table(columns)
 
-    def rows(self) -> list[dict[str, Any]]:
-        return [trial.to_json(self.goals) for trial in self.trials]
-
     def to_json(self) -> dict[str, Any]:
+        outcome: dict[str, Any] = {"value": self.value, "default_value": self.trials[0].value}
+        if len(self.goals) > 1:
+            outcome = {
+                "values": self.picked.by_metric(self.goals),
+                "default_values": self.trials[0].by_metric(self.goals),
+                "pick": self.pick,
+                "picked": self.picked.number,
+                "front": [trial.to_json(self.goals) for trial in self.front],
+            }
         return {
             "method": self.method,
             "flags": self.flags,
             "parameters": dict(self.parameters),
             "metric": self.metric,
-            **self._outcome(),
+            **outcome,
             "trials": len(self.trials),
             "space": {name: str(span) for name, span in self.space.items()},
             "encoder": self.chosen.description().get("encoder"),
             "settings": self.chosen.description().get("settings"),
             "notes": list(self.notes),
-        }
-
-    def _outcome(self) -> dict[str, Any]:
-        if len(self.goals) == 1:
-            return {"value": self.value, "default_value": self.trials[0].value}
-        return {
-            "values": self.picked.by_metric(self.goals),
-            "default_values": self.trials[0].by_metric(self.goals),
-            "pick": self.pick,
-            "picked": self.picked.number,
-            "front": [trial.to_json(self.goals) for trial in self.front],
         }
 
 

@@ -57,7 +57,6 @@ class Range:
         return {"low": low, "high": high, "log": self.log, "integer": self.integer}
 
     def distribution(self) -> Any:
-        """The same in Optuna's words."""
         from optuna.distributions import FloatDistribution, IntDistribution
 
         if self.integer:

@@ -12,15 +12,14 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evenhand.experiments.goals import Goal
-from evenhand.experiments.search_result import Trial, Verdict
+from evenhand.experiments.search_result import Goal, Trial, Verdict
 from evenhand.experiments.search_space import Space
 from evenhand.utils.atomic import atomic_file, one_process
 from evenhand.utils.errors import InputError, RunError, written_by_us
@@ -123,15 +122,15 @@ class Study:
             )
             warnings.simplefilter("ignore", UserWarning)  # a point outside of the space is refused below
             trial = self._study.ask({name: span.distribution() for name, span in self._space.items()})
-        return Asked(self._point(trial.params), trial)
+        return self._asked(trial.params, trial)
 
     def _counts(self) -> tuple[int, int, int]:
         """How many trials have finished, how many run, and how many wait to be asked for again."""
         from optuna.trial import TrialState
 
         states = [one.state for one in self._study.get_trials(deepcopy=False)]
-        done, running, waiting = TrialState.COMPLETE, TrialState.RUNNING, TrialState.WAITING
-        return states.count(done), states.count(running), states.count(waiting)
+        done, running, waiting = map(states.count, (TrialState.COMPLETE, TrialState.RUNNING, TrialState.WAITING))
+        return done, running, waiting
 
     def _take_over(self) -> None:
         """What runs here died with another process: its trials are ours, where their points are complete."""
@@ -139,21 +138,18 @@ class Study:
 
         for one in self._study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
             if set(one.params) == set(self._space):
-                trial = optuna.trial.Trial(self._study, one._trial_id)
-                self._open.append(Asked(self._point(one.params), trial))
+                self._open.append(self._asked(one.params, optuna.trial.Trial(self._study, one._trial_id)))
             else:
                 self._study.tell(one.number, state=optuna.trial.TrialState.FAIL)
 
-    def _point(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def _asked(self, values: Mapping[str, Any], trial: Any) -> Asked:
         with _as_kept(self._where):
-            return _kept_point(values, self._space)
+            return Asked(_kept_point(values, self._space), trial)
 
 
-@contextmanager
-def _as_kept(where: str) -> Iterator[None]:
+def _as_kept(where: str) -> AbstractContextManager[None]:
     """Others may have written there: what evenhand cannot have written is refused in one sentence."""
-    with written_by_us(where, "trials", "name another folder or --study, or begin again with --force"):
-        yield
+    return written_by_us(where, "trials", "name another folder or --study, or begin again with --force")
 
 
 def _kept_trial(place: int, one: Any, space: Space, goals: int) -> Trial:

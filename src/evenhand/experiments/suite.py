@@ -16,7 +16,6 @@ from typing import Any
 from evenhand.data.datasets.known import DATASETS
 from evenhand.data.datasets.load import list_datasets, load_dataset, load_split
 from evenhand.data.describe import fingerprint
-from evenhand.data.interactions import Interactions
 from evenhand.data.reading.read import column_names, read_interactions
 from evenhand.data.reading.sources import given_parts
 from evenhand.data.splits import Split, given_split
@@ -106,15 +105,8 @@ class Test:
         if self.dataset is not None and self.how == "given":
             info = DATASETS[self.dataset]
             part = next(name for name in info.test_parts if name != "random")
-            return load_split(
-                self.dataset,
-                data_dir,
-                test_part=part,
-                validation=VALIDATION,
-                validation_how=self.validation,
-                min_rating=self.min_rating,
-                download=False,
-            )
+            how: dict[str, Any] = {"validation_how": self.validation, "min_rating": self.min_rating}
+            return load_split(self.dataset, data_dir, test_part=part, validation=VALIDATION, download=False, **how)
         if self.dataset is not None:
             log = load_dataset(self.dataset, data_dir, min_rating=self.min_rating, download=False)
         else:
@@ -124,7 +116,10 @@ class Test:
             ]
             if self.how == "given":
                 return given_split(*parts, validation=VALIDATION, validation_how=self.validation)
-            log = parts[0] if len(parts) == 1 else _pooled(*parts)
+            log = parts[0]
+            if len(parts) > 1:
+                both = given_split(*parts)
+                log = both.train.union(both.test)
         split = log.split(test=TEST, validation=VALIDATION, how=self.how, validation_how=self.validation)
         return replace(split, notes=(*log.notes, *split.notes))
 
@@ -153,7 +148,6 @@ class Suite:
 
 @cache
 def known_suite() -> Suite:
-    """What `suite.toml` holds."""
     with FILE.open("rb") as file:
         content = tomllib.load(file)
     sources = {name: Source(**one) for name, one in content["sources"].items()}
@@ -224,17 +218,7 @@ def tests_named(text: str | None) -> tuple[str, ...] | None:
 
 def _test(values: Mapping[str, Any]) -> Test:
     rows = [
-        Published(name, _known(recall), _known(ndcg), source)
+        Published(name, None if math.isnan(recall) else recall, None if math.isnan(ndcg) else ndcg, source)
         for name, recall, ndcg, source in values.get("published", ())
     ]
     return Test(**{**values, "published": tuple(rows), "files": tuple(values.get("files", ()))})
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
-def _pooled(train: Interactions, test: Interactions) -> Interactions:
-    """Both parts as one log."""
-    split = given_split(train, test)
-    return split.train.union(split.test)

@@ -26,10 +26,8 @@ from evenhand.utils.world import World
 
 TRACKERS = ("mlflow",)
 EXPERIMENT = "evenhand"
-_BATCH = 1000
-"""Metrics that MLflow takes at once."""
-_LONGEST = 500
-"""Characters of a parameter that every version of MLflow takes."""
+_BATCH, _LONGEST = 1000, 500
+"""Metrics that MLflow takes at once, and characters of a parameter that every version of it takes."""
 
 Report = Callable[["Run"], None]
 
@@ -97,7 +95,8 @@ class Run:
             named = {name: value for name, value in record.items() if name not in ("epoch", "metrics")}
             named |= {f"validation/{name}": value for name, value in (record.get("metrics") or {}).items()}
             for name, value in named.items():
-                values = [one for one in (value if isinstance(value, (list, tuple)) else [value]) if _is_number(one)]
+                each = value if isinstance(value, (list, tuple)) else [value]
+                values = [one for one in each if isinstance(one, (int, float)) and math.isfinite(one)]
                 found.append((name, sum(values) / len(values) if values else None, int(record.get("epoch", 0))))
         self.metrics(found)
 
@@ -164,10 +163,6 @@ def _key(name: str) -> str:
     'ndcg_at_10'
     """
     return re.sub(r"[^\w\-. :/]", "_", name.replace("@", "_at_"))[:250]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value)
 
 
 def _said(problem: Exception) -> str:

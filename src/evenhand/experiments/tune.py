@@ -21,8 +21,17 @@ from evenhand.data.describe import fingerprint
 from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split, held_out_share
 from evenhand.encoders import Encoder
-from evenhand.experiments.goals import Goal, Pick, check_pick, parse_goals
-from evenhand.experiments.search_result import Trial, TuneResult, Verdict, front_trials, picked_trial
+from evenhand.experiments.search_result import (
+    Goal,
+    Pick,
+    Trial,
+    TuneResult,
+    Verdict,
+    check_pick,
+    front_trials,
+    parse_goals,
+    picked_trial,
+)
 from evenhand.experiments.search_space import Space, search_space
 from evenhand.experiments.study import Study, open_study
 from evenhand.methods import AnyMethod, method_of
@@ -119,9 +128,8 @@ def tune(
     if all(trial.problem for trial in done):
         raise RunError(f"no trial of '{name}' succeeded; the last one failed because {done[-1].problem}")
     best = picked_trial(done, goals, chosen)
-    return TuneResult(
-        one.having(best.parameters), best, goals, tuple(done), space, dict(fixed), chosen, notes=held.notes,
-    )  # fmt: skip
+    ready = one.having(best.parameters)
+    return TuneResult(ready, best, goals, tuple(done), space, dict(fixed), chosen, notes=held.notes)
 
 
 def group_size(asked: SideBySide, method: Method, device: torch.device) -> int:

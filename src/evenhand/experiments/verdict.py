@@ -161,7 +161,12 @@ def verdict(methods: Sequence[Method], fits: Mapping[str, Fit], protocol: Protoc
     """
     k = headline_k(ks)
     validated = protocol == "honest" and all(fit.validation is not None for fit in fits.values())
-    best = max(methods, key=lambda c: _chosen_by(fits[c.label], validated, k))
+
+    def accuracy(one: Method) -> float:
+        fit = fits[one.label]
+        return float(np.mean(fit.validation or ())) if validated else _mean(fit, k, "ndcg")
+
+    best = max(methods, key=accuracy)
     basis = "validation" if validated else "test, as in the paper" if protocol == "paper" else "test"
     base = next((c for c in methods if c.name == BASELINE), None)
     opening = f"Best on {basis}: {best.label}"
@@ -171,12 +176,6 @@ def verdict(methods: Sequence[Method], fits: Mapping[str, Fit], protocol: Protoc
         return f"{opening}, random negatives themselves: no other method was more accurate."
     new, old = fits[best.label], fits[base.label]
     return f"{opening}, against random negatives: {_accuracy(new, old, k)}; {_bias(new, old, k)}."
-
-
-def _chosen_by(fit: Fit, validated: bool, k: int) -> float:
-    if validated and fit.validation is not None:
-        return float(np.mean(fit.validation))
-    return _mean(fit, k, "ndcg")
 
 
 def _accuracy(new: Fit, old: Fit, k: int) -> str:

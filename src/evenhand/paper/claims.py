@@ -16,9 +16,9 @@ import numpy as np
 from evenhand.experiments.results import Document
 from evenhand.experiments.verdict import paired
 from evenhand.metrics.statistics import Interval, holm, paired_over_seeds
+from evenhand.paper.paper_metrics import COMPARED, REFERENCE
 from evenhand.paper.published import cells
 from evenhand.paper.tables import title
-from evenhand.paper.user_values import COMPARED, REFERENCE
 
 LEVEL = 0.05
 WANTED = {"precision": 1, "ndcg": 1, "ohr": -1}
@@ -45,7 +45,7 @@ class Claim:
 
 def claims(documents: Mapping[str, Document]) -> list[Claim]:
     """Every answer that result files give, by file; see `results.documents`."""
-    readers = {"overall": _against_all, "alpha": _over_alpha, "beta": _over_beta, "gamma": _range_against_k}
+    readers = {"overall": _against_all, "alpha": _over_alpha, "beta": _inverted_u, "gamma": _range_against_k}
     return [claim for document in documents.values() for claim in readers[document["identity"]["part"]](document)]
 
 
@@ -98,19 +98,12 @@ def _one_metric(document: Document, others: list[str], metric: str, k: int) -> I
 
 
 def _over_alpha(document: Document) -> Iterator[Claim]:
-    """Precision is said to rise and fall, OHR to be level up to the best α and to rise beyond it."""
+    """Precision is said to rise and fall, OHR to be level up to the best α and to rise beyond it.
+
+    It rises where the largest α has more than the one with the least, and more than the smallest.
+    """
     yield from _inverted_u(document, {"precision@5": 1})
-    yield from _rise_at_the_end(document, "ohr@5")
-
-
-def _over_beta(document: Document) -> Iterator[Claim]:
-    """Precision is said to rise and fall, OHR to fall and rise."""
-    yield from _inverted_u(document, {"precision@5": 1, "ohr@5": -1})
-
-
-def _rise_at_the_end(document: Document, key: str) -> Iterator[Claim]:
-    """Whether the largest value has more than the one with the least, and more than the smallest."""
-    entries, part = document["entries"], document["identity"]["part"]
+    entries, key = document["entries"], "ohr@5"
     values = sorted(entries, key=float)
     if len(values) < 3:
         return
@@ -121,14 +114,17 @@ def _rise_at_the_end(document: Document, key: str) -> Iterator[Claim]:
     shown = dict.fromkeys((first, least, last))
     heights = ", ".join(f"{value} {_mean(entries[value], key):.4f}" for value in shown)
     shape = f": a rise at the end (Holm p {_p(max(p for _, p in tested))} at most)" if risen else ": no rise at the end"
-    text = f"{key} over {part}: {heights}{shape if known else ''}."
+    text = f"{key} over alpha: {heights}{shape if known else ''}."
     yield Claim(title(document), risen if known else None, text)
 
 
-def _inverted_u(document: Document, metrics: Mapping[str, int]) -> Iterator[Claim]:
-    """Whether the best value lies inside the range and both ends are worse, beyond chance over seeds.
+_BOTH = {"precision@5": 1, "ohr@5": -1}
 
-    The best is picked on the seeds that it is tested with, which flatters it a little.
+
+def _inverted_u(document: Document, metrics: Mapping[str, int] = _BOTH) -> Iterator[Claim]:
+    """Precision is said to rise and fall, OHR to fall and rise: the best lies inside, and both ends are worse there.
+
+    That is tested over seeds; the best is picked on the same seeds, which flatters it a little.
     """
     entries, part = document["entries"], document["identity"]["part"]
     values = sorted(entries, key=float)
@@ -183,7 +179,6 @@ def _tested(rows: Sequence[tuple[dict[str, Any], dict[str, Any]]], key: str) -> 
 
 
 def over_seeds(mine: dict[str, Any], other: dict[str, Any], key: str) -> Interval | None:
-    """The paired test of two rows."""
     sides = [entry["metrics"][key]["values"] for entry in (mine, other)]
     if any(value is None for side in sides for value in side):
         return None

@@ -72,12 +72,10 @@ class Experiment:
             raise InputError(f"--seeds takes a number of seeds from 1 on, not {self.seeds}.")
         if self.epochs is not None and self.epochs < 1:
             raise InputError(f"--epochs takes a number from 1 on, not {self.epochs}.")
-        if self.until is not None and (self.until < 1 or self.protocol != "paper"):
-            raise InputError(
-                f"--until takes a number of epochs from 1 on, not {self.until}."
-                if self.until < 1
-                else "--until is for the paper protocol; the honest one stops on validation anyway."
-            )
+        if self.until is not None and self.until < 1:
+            raise InputError(f"--until takes a number of epochs from 1 on, not {self.until}.")
+        if self.until is not None and self.protocol != "paper":
+            raise InputError("--until is for the paper protocol; the honest one stops on validation anyway.")
         for k in self.ks if self.part == "overall" else ():
             cells(TABLES[self.part], self.dataset, self.encoder, k=k)
         cells(TABLES[self.part], self.dataset, self.encoder)

@@ -31,9 +31,9 @@ from evenhand.experiments.results import (
     work_folder,
     writing,
 )
-from evenhand.paper import user_values
+from evenhand.paper import paper_metrics
 from evenhand.paper.experiment import Experiment, Recipe, recipe, swept
-from evenhand.paper.mse import mse_per_seed
+from evenhand.paper.paper_metrics import mse_per_seed
 from evenhand.training.method import Conditions, Fit, RunOptions
 from evenhand.training.run import train, versions
 from evenhand.training.settings import resolve_device
@@ -42,8 +42,8 @@ from evenhand.utils.errors import InputError, RunError, StoppedError
 from evenhand.utils.progress import OnEpoch
 from evenhand.utils.text import count
 
-Tell = Callable[[str], None]
-Bars = Callable[[str], OnEpoch | None]
+Finished = tuple[Run, paper_metrics.Runs]
+"""A row that is done, and the values of its users."""
 METRICS = ("precision", "recall", "f1", "ndcg", "ohr", "ocr", "uhr", "ucr", "fpr", "fnr")
 HELD_OUT, STOPPING_K = 0.1, 5
 """Where no number of epochs is published: the share of train, and the cutoff, on which it is found."""
@@ -80,8 +80,8 @@ def reproduce(
     *,
     device: str = "auto",
     minutes: float | None = None,
-    tell: Tell = lambda line: None,
-    bars: Bars | None = None,
+    tell: Callable[[str], None] = lambda line: None,
+    bars: Callable[[str], OnEpoch | None] | None = None,
 ) -> Outcome:
     """Make the rows that the folder does not have yet.
 
@@ -120,10 +120,10 @@ def reproduce(
                 failed |= {one.label: str(problem) for one in batch}
                 tell(f"{name}: failed: {problem}")
                 continue
-            for row in finished:
+            for run, users in finished:
                 with writing(folder):
-                    user_values.store(work, row.run.method, row.users)
-                results.add(replace(row.run, details={"identity": identity, **row.run.details}))
+                    paper_metrics.store(work, run.method, users)
+                results.add(replace(run, details={"identity": identity, **run.details}))
             forget(batch, work, device)
             if experiment.part == "overall":
                 _compare_over_users(results, experiment, work)
@@ -167,12 +167,12 @@ def _compare_over_users(results: Results, experiment: Experiment, work: Path) ->
     """The reference minus every other row, by a bootstrap over users; what is known stays as it is."""
     runs = results.of(experiment.name)
     known = {one.against for one in results.comparisons if one.experiment == experiment.name}
-    reference = runs.get(user_values.REFERENCE)
+    reference = runs.get(paper_metrics.REFERENCE)
     others = [label for label in runs if label not in known]
     if reference is None:
         return
     where = (reference.experiment, reference.dataset, reference.split, reference.encoder, reference.method)
-    for label, metric, k, found in user_values.differences(work, others):
+    for label, metric, k, found in paper_metrics.differences(work, others):
         numbers = (round(value, DIGITS) for value in (found.difference, found.low, found.high, found.p))
         results.comparisons.append(Comparison(*where, label, "users", metric, k, *numbers))
     results.write()
@@ -195,14 +195,6 @@ def _flat(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {f"{name} {key}".strip(): value for name, part in parts.items() for key, value in part.items()}
 
 
-@dataclass(frozen=True, eq=False)
-class Finished:
-    """A row that is done, and the values of its users."""
-
-    run: Run
-    users: user_values.Runs
-
-
 def batches(recipes: Sequence[Recipe], experiment: Experiment, device: str) -> list[list[Recipe]]:
     """Which rows train together: methods one by one, the values of a sweep as the device likes it."""
     together = 1
@@ -219,7 +211,7 @@ def fit_batch(
     device: str,
     on_epoch: OnEpoch | None = None,
 ) -> list[Finished]:
-    """Train or fit these rows; an interrupted training goes on from its checkpoints in `work`.
+    """Train or fit these rows, with the values of their users; an interrupted training goes on from its checkpoints.
 
     These stay until `forget`, so that a process that is killed before the rows are on record loses nothing.
     """
@@ -308,7 +300,7 @@ def _finished(recipe: Recipe, fit: Fit, experiment: Experiment, split: Split, de
             **_model_measured(fit, split),
         },
     )
-    return Finished(run, {k: [one.users for one in each] for k, each in fit.results.items()})
+    return run, {k: [one.users for one in each] for k, each in fit.results.items()}
 
 
 def _model_measured(fit: Fit, split: Split) -> dict[str, list[float | None]]:

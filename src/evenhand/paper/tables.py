@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from evenhand.experiments.results import Document, Run
@@ -17,7 +16,6 @@ from evenhand.utils.errors import InputError
 PERFORMANCE = ("precision", "recall", "f1", "ndcg", "ohr", "ocr", "uhr", "ucr")
 ERRORS_K = 5
 """The paper's FPR and FNR are those of the top 5."""
-ERRATUM = "!"
 NEAR = 0.01
 """A printed number this close to our mean counts as near, and an interval reaching further decides nothing."""
 _MORE = {
@@ -56,7 +54,7 @@ class Pair:
         """
         if self.std is None or self.seeds < 2:
             return None
-        return _deviations(self.seeds) * self.std
+        return t_quantile(0.975, self.seeds - 1) * math.sqrt(1 + 1 / self.seeds) * self.std
 
     @property
     def verdict(self) -> str:
@@ -91,7 +89,7 @@ class Pair:
             ours += f" ± {short(self.std)}"
         paper, difference = "–", "–"
         if self.cell is not None:
-            paper = short(self.cell.value) + (f" {ERRATUM}" if self.cell.errata else "")
+            paper = short(self.cell.value) + (" !" if self.cell.errata else "")
         if self.difference is not None:
             size = abs(self.difference)
             sign = "−" if self.difference < 0 else "+"
@@ -179,12 +177,6 @@ def _heading(metric: str) -> str:
     return f"{metric}{arrow}"
 
 
-@cache
-def _deviations(seeds: int) -> float:
-    """Half the interval of one more seed, in standard deviations."""
-    return t_quantile(0.975, seeds - 1) * math.sqrt(1 + 1 / seeds)
-
-
 def short(value: float) -> str:
     """Four digits, without the zero before the point."""
     return f"{value:.4f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.4f}"
@@ -234,14 +226,11 @@ def overview(runs: Sequence[Run], k: int) -> str:
         keys = [key for key in dict.fromkeys(key for run in mine for key in run.measured) if _shown(key, k)]
         lines = [["method", *map(_heading, keys), "seconds"]]
         for run in mine:
-            cells_of_run = [Pair(found["mean"], found["std"], None).texts()[0] for found in _summaries(run, keys)]
+            found = (run.summary(key) if key in run.measured else {"mean": None, "std": None} for key in keys)
+            cells_of_run = [Pair(one["mean"], one["std"], None).texts()[0] for one in found]
             lines.append([f"`{'/'.join(filter(None, (run.encoder, run.method)))}`", *cells_of_run, f"{run.seconds:g}"])
         parts.append("\n".join([f"**{' '.join(where)}**", "", *_padded(lines)]))
     return "\n\n".join(parts)
-
-
-def _summaries(run: Run, keys: Sequence[str]) -> list[dict[str, Any]]:
-    return [run.summary(key) if key in run.measured else {"mean": None, "std": None} for key in keys]
 
 
 def _shown(key: str, k: int) -> bool:

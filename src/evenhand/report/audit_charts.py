@@ -19,11 +19,8 @@ from evenhand.report.charts import Figure, Rows, finite
 from evenhand.report.render import brief, clean, described, interval, listing, number, percent, titled
 from evenhand.utils.text import count
 
-MOST_PARTS = 12
+MOST_PARTS, MOST_ROWS = 12, 120
 """A chart of slices shows the largest parts; the table below it shows more."""
-MOST_ROWS = 120
-WIDE_ENOUGH = 0.09
-"""A part of a bar with less than this share has no room for its number."""
 PARTS = {
     charts.HOT: "hot, wanted and shown",
     charts.HOT_ERROR: "hot, error",
@@ -97,8 +94,7 @@ def _doubt(audit: Audit, metric: str) -> str:
 def slice_figures(audit: Audit) -> list[Figure]:
     """One chart for everything that divides users or items."""
     kinds = dict.fromkeys((row.by, row.of) for row in audit.slices if row.k == audit.k)
-    made = [_slice_figure(audit, n, by, of) for n, (by, of) in enumerate(kinds)]
-    return [figure for figure in made if figure]
+    return [figure for n, kind in enumerate(kinds) if (figure := _slice_figure(audit, n, *kind))]
 
 
 def _slice_figure(audit: Audit, n: int, by: str, of: str) -> Figure | None:
@@ -186,10 +182,14 @@ def exposure_figure(audit: Audit) -> Figure | None:
         return None
     source = "test" if audit.demand.get("test") else "train"
     wanted = audit.demand.get(source) or ()
-    layers = [_demand_bars(wanted, source)] if wanted else []
+    layers = []
+    if wanted:
+        tips = [f"{_tenth(n)}: {percent(s)} of the {source} interactions" for n, s in enumerate(wanted, 1)]
+        bars = charts.chart(_by_tenth(wanted, tips)).mark_bar(color=charts.DEMAND, stroke=charts.DEMAND_EDGE)
+        layers.append(bars.encode(description="tip:N"))
     for n, e in enumerate(shown):
         tips = [f"{clean(e.name)}: {percent(s)} of its slots go to the {_tenth(n)}" for n, s in enumerate(e.share, 1)]
-        rows = [{"tenth": n, "share": s, "tip": tip} for n, (s, tip) in enumerate(zip(e.share, tips, strict=True), 1)]
+        rows = _by_tenth(e.share, tips)
         layers += _line_with_marks(rows, rows, audit.systems.index(e.name), charts.beneath(n, len(shown)))
     tenths = alt.Axis(title="Tenths of the items, the most popular first", labelAngle=0, ticks=False, labelPadding=9)
     chart = alt.layer(*layers).encode(
@@ -198,14 +198,14 @@ def exposure_figure(audit: Audit) -> Figure | None:
     spoken = "; ".join(f"{clean(e.name)} gives it {percent(e.share[0])} of its slots" for e in shown)
     demand = f" draws {percent(wanted[0])} of the demand;" if wanted else ":"
     columns = [wanted, *(e.share for e in shown)] if wanted else [e.share for e in shown]
-    bars = ((charts.patch(charts.DEMAND), f"demand: interactions in {source}"),) if wanted else ()
+    demanded = ((charts.patch(charts.DEMAND), f"demand: interactions in {source}"),) if wanted else ()
     return Figure(
         "exposure",
         _exposure_title(shown, wanted),
         "Each point is the share of the slots that a tenth of the items gets; "
         "lists that follow demand would run along the tops of the bars.",
         (charts.svg(chart, 250, f"Shares by tenths of the items. The most popular tenth{demand} {spoken}."),),
-        bars + charts.legend((e.name for e in shown), audit.systems),
+        demanded + charts.legend((e.name for e in shown), audit.systems),
         ("tenth of the items", *(("demand",) if wanted else ()), *(e.name for e in shown)),
         [(str(n), *map(percent, shares)) for n, shares in enumerate(zip(*columns, strict=False), 1)],
     )
@@ -220,13 +220,8 @@ def _exposure_title(shown: Sequence[Exposure], wanted: Sequence[float]) -> str:
     return f"The most popular tenth of the items fills {fills}{draws}"
 
 
-def _demand_bars(wanted: Sequence[float], source: str) -> alt.Chart:
-    rows = [
-        {"tenth": n, "share": s, "tip": f"{_tenth(n)}: {percent(s)} of the {source} interactions"}
-        for n, s in enumerate(wanted, 1)
-    ]
-    bars = charts.chart(rows).mark_bar(color=charts.DEMAND, stroke=charts.DEMAND_EDGE)
-    return bars.encode(description="tip:N")
+def _by_tenth(shares: Sequence[float], tips: Sequence[str]) -> Rows:
+    return [{"tenth": n, "share": s, "tip": tip} for n, (s, tip) in enumerate(zip(shares, tips, strict=True), 1)]
 
 
 def _line_with_marks(rows: Rows, marks: Rows, place: int, beneath: int) -> list[alt.Chart]:
@@ -363,7 +358,7 @@ def _parts(place: int, name: str, parts: Sequence[int], of: str) -> Rows:
                 "from": begin,
                 "to": begin + share,
                 "middle": begin + share / 2,
-                "text": percent(share) if share >= WIDE_ENOUGH else "",
+                "text": percent(share) if share >= 0.09 else "",  # a narrower part has no room for its number
                 "tip": f"{name}: {n:,} of {total:,} {of} ({percent(share)}): {what}",
             }
         )

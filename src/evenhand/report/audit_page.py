@@ -17,7 +17,6 @@ from evenhand.data.write import write_text
 from evenhand.experiments.compare import CompareResult, Row
 from evenhand.experiments.verdict import ACCURACY, Answer
 from evenhand.metrics.catalogue import HISTORY
-from evenhand.metrics.statistics import Summary
 from evenhand.report.audit_charts import (
     confusion_figure,
     exposure_figure,
@@ -57,7 +56,7 @@ FACTS = {
 def write_report(
     audit: Audit, path: Path, *, training: TrainingStory | None = None, origin: Origin | None = None
 ) -> None:
-    """Write the page to a file, whole or not at all; `origin` says in its header what it was made of."""
+    """Write the page, whole or not at all; `origin` says in its header what it was made of."""
     write_text(path, audit_page(audit, training, origin))
 
 
@@ -73,17 +72,15 @@ def write_comparison_report(
 
     `titles` is a table of item and title.
     """
-    test = split.test if len(split.test) else None
-    title = None if titles is None else "title"
     found = run_audit(
         lists,
         split.train,
-        test,
+        split.test if len(split.test) else None,
         validation=split.validation,
         k=result.ks,
         hot=result.hot,
         items_file=titles,
-        title=title,
+        title=None if titles is None else "title",
     )
     notes = (
         f"The data was split {result.description}.",
@@ -163,20 +160,15 @@ def _answer_table(answers: Mapping[str, Answer]) -> Table:
     """What each test says of each method: accuracy with its interval, the choice for the aim marked."""
     first = next(iter(answers.values()))
     rows: list[tuple[str | Cell, ...]] = [
-        (
-            label,
-            *(measured(one.values[label][ACCURACY], best=label == one.best) for one in answers.values()),
-        )
+        (label, *(measured(one.values[label][ACCURACY], best=label == one.best) for one in answers.values()))
         for label in first.values
     ]
-    columns = [Column("System"), *(Column(one.title, _chosen(one), higher_is_better=True) for one in answers.values())]
+    columns = [Column("System")]
+    for one in answers.values():
+        others = f"; no worse beyond the uncertainty: {', '.join(one.level)}" if one.level else ""
+        chosen = f"chosen on {one.chosen_on}: {one.best}{others}"
+        columns.append(Column(one.title, chosen, higher_is_better=True))
     return Table("What each test says", columns, rows, sortable=True)
-
-
-def _chosen(one: Answer) -> str:
-    """How the method for an aim was chosen, and which others would do."""
-    others = f"; no worse beyond the uncertainty: {', '.join(one.level)}" if one.level else ""
-    return f"chosen on {one.chosen_on}: {one.best}{others}"
 
 
 def _full_table(audit: Audit, metrics: Sequence[str]) -> Table:
@@ -266,9 +258,9 @@ def _change_table(audit: Audit) -> Table:
 def _seed_table(spreads: Sequence[Row], k: int) -> Table:
     """Means over seeds of what all have been measured by."""
     metrics = [m for m in HISTORY if all(m in spread.metrics for spread in spreads)]
-    rows = [(spread.name, *(_mean(spread[m]) for m in metrics)) for spread in spreads if metrics]
+    rows = []
+    for spread in spreads if metrics else ():
+        found = [spread[m] for m in metrics]
+        cells = (number(one.mean, 4) + ("" if one.std is None else f" ± {number(one.std, 4)}") for one in found)
+        rows.append((spread.name, *cells))
     return Table("Spread over seeds", ("System", *(titled(m, k) for m in metrics)), rows)
-
-
-def _mean(found: Summary) -> str:
-    return number(found.mean, 4) + ("" if found.std is None else f" ± {number(found.std, 4)}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
@@ -42,9 +42,7 @@ _KEPT = re.compile(
     "viewBox|transform|d|[xy][12]?|width|height|fill|stroke|stroke-width|stroke-dasharray|"
     "(fill-|stroke-)?opacity|display|font-size|font-weight|text-anchor"
 )
-"""Attributes of an SVG element that stay."""
-_PERCENT = "format(100 * datum.value, '~r') + ' %'"
-"""How axes write shares: as the text around them does."""
+"""Attributes of an SVG element that stay; the page's style decides the rest."""
 _CONFIG = {
     "view": {"stroke": None},
     "axis": {
@@ -106,14 +104,9 @@ def chart(rows: Rows) -> alt.Chart:
 
 def points(rows: Rows, place: int, size: int = 48, **look: Any) -> alt.Chart:
     """Marks in a system's colour and shape; the field `tip` says what each is."""
-    own: dict[str, Any] = {
-        "shape": _shape_of(place),
-        "fill": colour_of(place),
-        "stroke": PAPER,
-        "strokeWidth": 1,
-        "opacity": 1,
-    }
-    return chart(rows).mark_point(**(own | look), size=size).encode(description="tip:N")
+    look = {"stroke": PAPER, "strokeWidth": 1, "opacity": 1} | look
+    look = {"shape": _shape_of(place), "fill": colour_of(place)} | look
+    return chart(rows).mark_point(**look, size=size).encode(description="tip:N")
 
 
 def line(rows: Rows, place: int, beneath: int = 0) -> alt.Chart:
@@ -143,12 +136,11 @@ def cross(place: int, x: Estimate, y: Estimate) -> list[alt.Chart]:
 def axis(channel: Any, field: str, title: str | None, *, share: bool = False, ticks: int = 5, **more: Any) -> Any:
     """The x or y of numbers; shares are written in percent. A `scale` may be given, the rest goes to the axis."""
     scale = more.pop("scale", alt.Undefined)
-    more |= {"labelExpr": _PERCENT} if share else {}
+    more |= {"labelExpr": "format(100 * datum.value, '~r') + ' %'"} if share else {}  # as the text around it
     return channel(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(tickCount=ticks, ticks=False, **more))
 
 
 def loose(padding: int) -> alt.Scale:
-    """A scale around the data, wherever they lie."""
     return alt.Scale(zero=False, padding=padding, nice=False)
 
 
@@ -169,16 +161,11 @@ def svg(drawing: alt.Chart | alt.LayerChart | alt.FacetChart, height: int, descr
     root = ElementTree.fromstring(vl_convert.vegalite_to_svg(json.loads(sized.to_json(validate=False))))
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
-        element.attrib = _attributes(element.attrib)
+        tip = {"data-tip": element.attrib["aria-label"]} if "aria-label" in element.attrib else {}
+        element.attrib = {name: value for name, value in element.attrib.items() if _KEPT.fullmatch(name)} | tip
     inside = "".join(ElementTree.tostring(child, encoding="unicode") for child in root)
     label = escape(clean(description, 2000))
     return Markup(f'<svg class="chart" role="img" aria-label="{label}" viewBox="{root.get("viewBox")}">{inside}</svg>')
-
-
-def _attributes(given: Mapping[str, str]) -> dict[str, str]:
-    """Tips by their own name, and nothing that the page's style decides."""
-    kept = {name: value for name, value in given.items() if _KEPT.fullmatch(name)}
-    return kept | {"data-tip": given["aria-label"]} if "aria-label" in given else kept
 
 
 def legend(names: Iterable[str], systems: Sequence[str]) -> tuple[tuple[Markup, str], ...]:
@@ -202,7 +189,6 @@ def legend_key(inside: str) -> Markup:
 
 
 def patch(colour: str) -> Markup:
-    """A filled box for a legend."""
     return Markup(
         '<svg class="key box" aria-hidden="true" viewBox="0 0 16 12">'
         f'<rect x=".5" y=".5" width="15" height="11" fill="{colour}" stroke="var(--muted)"/></svg>'

@@ -16,7 +16,6 @@ import hashlib
 import math
 import re
 import shlex
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -37,8 +36,8 @@ NOTHING = "–"
 """Stands where a number is undefined."""
 _BLANKS = re.compile(r"[^\S\u00a0\u2009]+")
 """Runs of blanks, line ends included; not the spaces that keep a number and its sign together."""
-_DIRECTION = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Marks of writing direction, which could reorder the words around a name."""
+_UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Controls, halves of characters, and marks of writing direction, which could reorder the words around a name."""
 
 
 def render(template: str, **values: Any) -> str:
@@ -169,13 +168,8 @@ def clean(text: object, longest: int = LONGEST) -> str:
     ('a�b', 'a�b', 'xxxx…')
     """
     whole = _BLANKS.sub(" ", str(text)).strip(" ")
-    shown = "".join("\ufffd" if _unfit(c) else c for c in whole[: longest + 1])
+    shown = _UNFIT.sub("\ufffd", whole[: longest + 1])
     return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
-
-
-def _unfit(character: str) -> bool:
-    category = unicodedata.category(character)
-    return category in ("Cc", "Cs") or character in "\ufffe\uffff" or bool(_DIRECTION.match(character))
 
 
 def safe(value: object) -> object:

@@ -123,7 +123,6 @@ def scoreboard_rows(board: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def write_scoreboard_page(board: Mapping[str, Any], path: Path, origin: Origin | None = None) -> None:
-    """Write the HTML page, whole or not at all."""
     write_text(path, scoreboard_page(board, origin))
 
 
@@ -160,10 +159,7 @@ def scoreboard_page(board: Mapping[str, Any], origin: Origin | None = None) -> s
         sources=_sources(board, shown),
         words=[
             *((described(name).title, described(name).meaning) for name in ("exposure_gap", "top_tenth_share")),
-            (
-                "seconds",
-                "of the processor (on a GPU: of the clock), for search on validation, all seeds, evaluation",
-            ),
+            ("seconds", "of the processor (on a GPU: of the clock), for search on validation, all seeds, evaluation"),
             ("memory", "the most that the method's own process held"),
         ],
     )
@@ -195,8 +191,7 @@ def _test_table(one: Row) -> Table:
         Column("NDCG@20", described("ndcg").meaning, True),
         Column("Exposure gap", described("exposure_gap").meaning, False),
         Column("Top tenth", described("top_tenth_share").meaning),
-        Column("Seconds"),
-        Column("Memory"),
+        *(Column("Seconds"), Column("Memory")),
     ]
     return Table(f"{one['set']}, {one['test']}", columns, [_html_row(row, best) for row in _mixed(one)], sortable=True)
 
@@ -207,9 +202,9 @@ def _html_row(row: Row, best: float | None) -> list[Cell | str]:
         mark = MARKS[row["chosen_on"]]
         name = Cell(isolated(row["method"]), below=f"published, {row['source']}{mark and ' ' + mark}")
         values = [Cell(_short(row[key]), float("nan") if row[key] is None else row[key]) for key in ("recall", "ndcg")]
-        return [name, *values, empty, empty, empty, empty]
+        return [name, *values, *[empty] * 4]
     if row["status"] == "failed":
-        return [Cell(isolated(row["name"]), below="failed"), *[Cell("–", float("nan"))] * 2, empty, empty, empty, empty]
+        return [Cell(isolated(row["name"]), below="failed"), *[Cell("–", float("nan"))] * 2, *[empty] * 4]
     details = [f"{row['trials']} trials"] if row["trials"] else []
     details += [f"{row['seeds']} seeds"] if row["seeds"] > 1 else []
 

@@ -11,8 +11,7 @@ import altair as alt
 
 from evenhand.audit.result import Estimate
 from evenhand.data.write import write_text
-from evenhand.experiments.goals import PICKS, Goal, accurate_first
-from evenhand.experiments.search_result import Trial, TuneResult, picked_trial
+from evenhand.experiments.search_result import PICKS, Goal, Trial, TuneResult, accurate_first, picked_trial
 from evenhand.report import charts
 from evenhand.report.charts import Figure, Rows
 from evenhand.report.render import (
@@ -36,18 +35,17 @@ FRONT, PICKED, DEFAULTS = 0, 1, 4
 _DIAMOND = '<path d="M13 0 19 6 13 12 7 6Z" fill="var(--s2)"/>'
 _SQUARE = '<path d="M8.5 1.5h9v9h-9Z" fill="none" stroke="var(--s5)" stroke-width="2"/>'
 _DOT = '<path d="M13 3a3 3 0 1 1-.01 0Z" fill="var(--muted)" opacity=".5"/>'
-_AROUND = 0.6
-"""How much of the picture, in ranges of what matters, may go to trials beyond it."""
 
 
 def write_search_page(
     result: TuneResult, path: Path, *, data: str, protocol: str, origin: Origin | None = None
 ) -> None:
-    """Write the page to a file, whole or not at all; `data` says what was searched on."""
+    """Write the page to a file, whole or not at all."""
     write_text(path, search_page(result, data=data, protocol=protocol, origin=origin))
 
 
 def search_page(result: TuneResult, *, data: str, protocol: str, origin: Origin | None = None) -> str:
+    """The whole document; `data` says what was searched on."""
     failed = sum(trial.problem is not None for trial in result.trials)
     facts = [
         ("trials", len(result.trials)),
@@ -84,7 +82,7 @@ def search_page(result: TuneResult, *, data: str, protocol: str, origin: Origin 
 
 def called(goal: Goal) -> str:
     """
-    >>> from evenhand.experiments.goals import parse_goals
+    >>> from evenhand.experiments.search_result import parse_goals
     >>> called(parse_goals("ndcg@10")[0])
     'NDCG@10'
     """
@@ -122,7 +120,6 @@ def _parameter(value: Any) -> Cell:
 
 
 def _pick_table(result: TuneResult) -> Table:
-    """What each pick would have chosen."""
     rows: list[Sequence[Cell | str]] = []
     for pick in PICKS:
         trial = picked_trial(result.trials, result.goals, pick)
@@ -215,7 +212,7 @@ def _domain(front: Sequence[Trial], marked: Sequence[Trial], trials: Sequence[Tr
     low, high = min(held), max(held)
     span, middle = (high - low) or 0.02, (low + high) / 2
     values = (trial.verdict.values[axis] for trial in trials)
-    near = [value for value in values if abs(value - middle) <= (0.5 + _AROUND) * span]
+    near = [value for value in values if abs(value - middle) <= 1.1 * span]
     low, high = min([low, *near]), max([high, *near])
     return low - 0.06 * span, high + 0.06 * span
 

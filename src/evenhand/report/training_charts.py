@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 MOST_QUANTITIES = 8
 NEGATIVES = {
-    "hot_share": (
-        "Hot negatives",
-        "hot items",
-        "The share of hot items among the sampled negatives, epoch by epoch.",
-    ),
+    "hot_share": ("Hot negatives", "hot items", "The share of hot items among the sampled negatives, epoch by epoch."),
     "false_share": (
         "False negatives",
         "items the user did want",
@@ -30,7 +26,6 @@ NEGATIVES = {
     ),
 }
 """Name, what the negatives are, caption."""
-_NO_CURVE = ("epoch", "seconds", "metrics")
 
 
 def training_figures(story: TrainingStory, systems: Sequence[str]) -> list[Figure]:
@@ -38,18 +33,15 @@ def training_figures(story: TrainingStory, systems: Sequence[str]) -> list[Figur
     held = dict.fromkeys(curve.quantity for curve in story.curves if curve.name in systems)
     ks = [q.partition("@")[2] for q in held if q.startswith(("ndcg@", "ohr@"))]
     k = "10" if "10" in ks else next(iter(ks), None)
-    rest = [q for q in held if "@" not in q and q not in ("loss", *NEGATIVES) and _moves(story, q)]
+    # A parameter that stayed where it was set needs no chart.
+    moving = {curve.quantity for curve in story.curves if max(curve.high) - min(curve.low) > 1e-9}
+    rest = [q for q in held if "@" not in q and q not in ("loss", *NEGATIVES) and q in moving]
     order = [f"ndcg@{k}", f"ohr@{k}", "loss", *NEGATIVES, *rest]
     return [_figure(story, q, systems) for q in order if q in held][:MOST_QUANTITIES]
 
 
-def _moves(story: TrainingStory, quantity: str) -> bool:
-    """A parameter that stayed where it was set needs no chart."""
-    return any(max(curve.high) - min(curve.low) > 1e-9 for curve in story.of_quantity(quantity))
-
-
 def _figure(story: TrainingStory, quantity: str, systems: Sequence[str]) -> Figure:
-    curves = [c for c in story.of_quantity(quantity) if c.name in systems]
+    curves = [c for c in story.curves if c.quantity == quantity and c.name in systems]
     called = _called(quantity)
     title, caption = _words(story, quantity, called, curves)
     share = quantity in NEGATIVES
@@ -171,9 +163,6 @@ class TrainingStory:
             spreads=result.rows,
         )
 
-    def of_quantity(self, quantity: str) -> tuple[Curve, ...]:
-        return tuple(curve for curve in self.curves if curve.quantity == quantity)
-
 
 def curves_of(name: str, history: Sequence[Mapping[str, Any]]) -> list[Curve]:
     """Every quantity that a history holds one number a seed of.
@@ -183,7 +172,8 @@ def curves_of(name: str, history: Sequence[Mapping[str, Any]]) -> list[Curve]:
     """
     found: dict[str, list[tuple[int, list[float]]]] = {}
     for record in history:
-        for quantity, values in _quantities(record):
+        plain = {name: values for name, values in record.items() if name not in ("epoch", "seconds", "metrics")}
+        for quantity, values in (plain | dict(record.get("metrics", {}))).items():
             numbers = [float(v) for v in values if v is not None and math.isfinite(v)]
             if numbers:
                 found.setdefault(quantity, []).append((int(record["epoch"]), numbers))
@@ -198,8 +188,3 @@ def curves_of(name: str, history: Sequence[Mapping[str, Any]]) -> list[Curve]:
         )
         for quantity, points in found.items()
     ]
-
-
-def _quantities(record: Mapping[str, Any]) -> Iterable[tuple[str, Sequence[float | None]]]:
-    plain = {name: values for name, values in record.items() if name not in _NO_CURVE}
-    return (plain | dict(record.get("metrics", {}))).items()

@@ -58,10 +58,10 @@ class Answers:
     @staticmethod
     def of_folder(folder: Path) -> Answers:
         """Read, checked and ready to answer."""
-        model = load(folder)
+        model, card = load(folder), ""
         with suppress(OSError):  # the card is for people; a model does without
-            return Answers(model, (folder / "README.md").read_text("utf-8", "replace"), _version(folder))
-        return Answers(model, version=_version(folder))
+            card = (folder / "README.md").read_text("utf-8", "replace")
+        return Answers(model, card, _version(folder))
 
     @property
     def description(self) -> dict[str, Any]:
@@ -92,9 +92,9 @@ class Answers:
         if len(given):
             served = self.model.with_users(_one_user(given, self._known.item_ids))
             left_out = _one_user(np.union1d(given, earlier), self._known.item_ids)
-            items, scores = self._best(served, 0, k, None if known else left_out, allowed)
+            items, scores = _best(served, 0, k, None if known else left_out, allowed)
         elif len(earlier) and place is not None:
-            items, scores = self._best(self.model, place, k, None if known else self._known, allowed)
+            items, scores = _best(self.model, place, k, None if known else self._known, allowed)
         else:
             notes.append(_why_popular(user, place, history))
             if not fallback:
@@ -108,13 +108,6 @@ class Answers:
             "notes": notes,
             "model": self.version,
         }
-
-    @staticmethod
-    def _best(
-        model: Model, row: int, k: int, exclude: Interactions | None, only: Tensor | None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        k = min(k, model.known.n_items)
-        return first_list(model.best_items(np.array([row]), k, exclude=exclude, only=only, replica=model.best))
 
     def similar(self, item: object, k: int) -> dict[str, Any]:
         place = self._items.get(str(item))
@@ -172,11 +165,17 @@ class Answers:
 
 
 def _places(ids: pa.Array) -> dict[str, int]:
-    """Where every id stands, by its text."""
     found: dict[str, int] = {}
     for begin in range(0, len(ids), _AT_ONCE):
         found.update((str(one), place) for place, one in enumerate(ids[begin : begin + _AT_ONCE].to_pylist(), begin))
     return found
+
+
+def _best(
+    model: Model, row: int, k: int, exclude: Interactions | None, only: Tensor | None
+) -> tuple[np.ndarray, np.ndarray]:
+    k = min(k, model.known.n_items)
+    return first_list(model.best_items(np.array([row]), k, exclude=exclude, only=only, replica=model.best))
 
 
 def _one_user(items: np.ndarray, item_ids: pa.Array) -> Interactions:
@@ -265,14 +264,13 @@ def signature(folder: Path) -> Signature:
     except OSError:
         return ()
     try:
-        return tuple(_status(name, here) for name in FILES)
+        seen: list[tuple[int, int, int, int] | None] = []
+        for name in FILES:
+            try:
+                found = os.stat(name, dir_fd=here)
+                seen.append((found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size))
+            except OSError:
+                seen.append(None)
+        return tuple(seen)
     finally:
         os.close(here)
-
-
-def _status(name: str, folder: int) -> tuple[int, int, int, int] | None:
-    try:
-        found = os.stat(name, dir_fd=folder)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size

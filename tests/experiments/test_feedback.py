@@ -6,7 +6,7 @@ import pytest
 import evenhand as eh
 from evenhand.data.popularity import hot_items
 from evenhand.data.simulate import Simulation, simulate_rounds
-from evenhand.experiments.feedback_loop import _measured, feedback_loop
+from evenhand.experiments.fit import _measured, feedback_loop
 
 SETTINGS = eh.Settings(epochs=3, batch=256)
 

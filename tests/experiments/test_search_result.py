@@ -17,8 +17,19 @@ from hypothesis import strategies as st
 
 import evenhand as eh
 from evenhand.data.splits import Split
-from evenhand.experiments.goals import PICKS, Point, accurate_first, front_of, knee_of, parse_goals, picked_of
-from evenhand.experiments.search_result import Trial, Verdict, front_trials, picked_trial
+from evenhand.experiments.search_result import (
+    PICKS,
+    Point,
+    Trial,
+    Verdict,
+    accurate_first,
+    front_of,
+    front_trials,
+    knee_of,
+    parse_goals,
+    picked_of,
+    picked_trial,
+)
 from evenhand.experiments.search_space import Choice
 from evenhand.experiments.study import Study
 from evenhand.experiments.tune import TrialEvaluator, TuneResult, tune, tuning_split

@@ -1,7 +1,8 @@
-"""`evenhand methods`: what there is to choose from."""
+"""What there is to choose from: `evenhand methods` and `evenhand metrics`."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from evenhand.cli import options as opt
@@ -15,7 +16,7 @@ _ENCODERS = {
 }
 
 
-def command(json: opt.Json = False) -> None:
+def methods(json: opt.Json = False) -> None:
     """List methods, encoders and baselines, with their parameters (default and sensible range) and sources."""
     from evenhand.cli import show
     from evenhand.encoders import ENCODERS
@@ -34,7 +35,7 @@ def command(json: opt.Json = False) -> None:
         show.print_listing(headings, [_cells(entry) for entry in entries])
     show.print_sentence(
         "\nParameters: name=default (the range that `evenhand tune` searches; :log by orders of magnitude). "
-        "METHOD@OTHER is the loss of one method with the negatives of another.",
+        "METHOD@OTHER is the loss of one method with the negatives of another."
     )
 
 
@@ -61,3 +62,34 @@ def _cells(entry: Entry) -> tuple[str, ...]:
         for name, default in entry.parameters().items()
     ]
     return entry.name, entry.summary, ", ".join(texts) or "–", entry.source
+
+
+def metrics(json: opt.Json = False) -> None:
+    """List every metric: meaning, formula, which way is better, range and average."""
+    from evenhand.cli import show
+    from evenhand.metrics.catalogue import METRICS
+
+    if json:
+        show.print_json({"metrics": [metric.to_json() for metric in METRICS.values()]})
+        return
+
+    def end(value: float) -> str:
+        return "∞" if math.isinf(value) else f"{value:g}"
+
+    rows = [
+        (
+            f"{one.name} {one.arrow}".rstrip(),
+            one.group,
+            one.meaning,
+            one.formula,
+            one.average,
+            f"{end(one.low)}…{end(one.high)}",
+        )
+        for one in METRICS.values()
+    ]
+    show.print_listing(("metric", "group", "what it says", "formula", "average", "range"), rows)
+    show.print_sentence(
+        "\n↑ higher is better, ↓ lower. Averages: users (mean over all), served (over users with a list), paper (over "
+        "all, an empty denominator as 0), defined (over users with a denominator), pooled (of sums over all users), "
+        "items (of every item's slots). docs/metrics.md defines the symbols."
+    )
