@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Tables, Vectors
 from evenhand.objectives.base import Loss, Objective, Scored, is_in, mine
-from evenhand.objectives.bpr import bpr
+from evenhand.objectives.pairwise import bpr
 from evenhand.samplers.base import rows
 from evenhand.utils import keyed
 from evenhand.utils.errors import InputError

@@ -16,8 +16,7 @@ from torch import Tensor
 from evenhand.samplers.auc import AUCBound
 from evenhand.samplers.base import BoundSampler
 from evenhand.samplers.dynamic import DynamicBound
-from evenhand.samplers.group import GroupBound
-from evenhand.samplers.uniform import StaticBound
+from evenhand.samplers.static import GroupBound, StaticBound
 from evenhand.training.engines.base import Engine, Plan
 from evenhand.training.engines.choices import (
     BLOCK,
