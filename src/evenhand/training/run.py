@@ -6,7 +6,7 @@ import hashlib
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,7 +21,6 @@ from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split, SpreadSplit
 from evenhand.data.spread_log import SpreadLog
 from evenhand.encoders import Encoder, Vectors, describe_encoder
-from evenhand.models.base import Model
 from evenhand.models.factors import FactorModel, on_cpu
 from evenhand.objectives import BPR, Objective
 from evenhand.samplers.base import Sampler
@@ -29,7 +28,7 @@ from evenhand.training.checkpoints import Checkpoints
 from evenhand.training.early_stopping import STOPPING_K, evaluator_of, protocol_of
 from evenhand.training.evaluation import users_within_reach
 from evenhand.training.memory_estimate import check_fits, memory_errors_explained, over_ranks, work_of
-from evenhand.training.method import PLAIN, Fit, RunOptions, metrics_json, seed_numbers
+from evenhand.training.method import Fit, metrics_json, seed_numbers
 from evenhand.training.settings import ProtocolName, Resume, Settings, exact_repeats, resolve_device
 from evenhand.training.spread_checkpoints import SpreadCheckpoints
 from evenhand.training.trainer import Trainer, too_high
@@ -183,32 +182,6 @@ def _runaway(objective: Objective, history: Sequence[Mapping[str, Any]], setting
         return ()
     cause = too_high(settings.lr or 0.0, settings.weight_decay or 0.0)
     return (f"The loss ended at {loss:.2g}, where guessing has {math.log(2):.2f}; {cause}.",)
-
-
-def refitted(
-    fitted: Fit,
-    split: Split,
-    encoder: Encoder,
-    sampler: Sampler,
-    settings: Settings | None = None,
-    *,
-    objective: Objective = _BPR,
-    device: str = "auto",
-    run: RunOptions = PLAIN,
-) -> Model:
-    """A model for production: trained on every part, for as many epochs as were best on average."""
-    everything: Any = split.everything
-    said = f"{split.description}; refitted on all parts", split.notes
-    mine = everything.mine if isinstance(everything, SpreadLog) else everything
-    nothing = everything.take(np.zeros(len(mine), dtype=bool))
-    whole: Any = type(split)(everything, None, nothing, *said)
-    settings = replace(settings or Settings(), epochs=max(1, round(float(np.mean(fitted.epochs)))))
-    best = fitted.model.seeds[fitted.model.best]
-    label = fitted.model.info["method"]
-    return train(
-        whole, encoder, sampler, [best], settings, objective=objective, label=label, device=device,
-        on_epoch=run.on_epoch, checkpoints=run.checkpoints, resume="matching",
-    ).model  # fmt: skip
 
 
 def _digest(tables: tuple[Tensor, Tensor]) -> str:
