@@ -32,7 +32,7 @@ from evenhand.samplers.base import Batch
 from evenhand.testing import checkerboard, corner_cases
 from evenhand.training import Fit, Settings, train
 from evenhand.training.early_stopping import BestTest, BestValidation, LastEpoch
-from evenhand.training.engines.torch_engine import TorchEngine
+from evenhand.training.engines.base import TorchEngine
 from evenhand.training.settings import USUAL_PAIRS
 from evenhand.training.trained import Trained
 from evenhand.training.trainer import Trainer

@@ -24,13 +24,12 @@ from evenhand.encoders import Encoder, Vectors, describe_encoder
 from evenhand.models.factors import FactorModel, on_cpu
 from evenhand.objectives import BPR, Objective
 from evenhand.samplers.base import Sampler
-from evenhand.training.checkpoints import Checkpoints
+from evenhand.training.checkpoints import Checkpoints, SpreadCheckpoints
 from evenhand.training.early_stopping import STOPPING_K, evaluator_of, protocol_of
 from evenhand.training.evaluation import users_within_reach
 from evenhand.training.memory_estimate import check_fits, memory_errors_explained, over_ranks, work_of
 from evenhand.training.method import Fit, metrics_json, seed_numbers
 from evenhand.training.settings import ProtocolName, Resume, Settings, exact_repeats, resolve_device
-from evenhand.training.spread_checkpoints import SpreadCheckpoints
 from evenhand.training.trainer import Trainer, too_high
 from evenhand.utils.description import described
 from evenhand.utils.errors import InputError, unknown

@@ -19,11 +19,11 @@ from evenhand.encoders import Vectors
 from evenhand.metrics.catalogue import HISTORY
 from evenhand.objectives import Scored
 from evenhand.samplers.base import Batch, rows
+from evenhand.training.adam import add_gradient
 from evenhand.training.checkpoints import Checkpoints
 from evenhand.training.early_stopping import EarlyStopping
 from evenhand.training.engines import engine_for
 from evenhand.training.evaluation import Evaluator, SpreadEvaluator, best_final
-from evenhand.training.l2 import add_gradient
 from evenhand.training.state import TrainState
 from evenhand.utils import keyed
 from evenhand.utils.errors import DivergedError

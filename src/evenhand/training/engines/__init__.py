@@ -108,10 +108,8 @@ ENGINES = {
     ),
     "triton": Kind("triton_engine", "TritonEngine", _triton_serves, _triton_works),
     # The exact repeats of a GPU take kernels that cannot be recorded.
-    "graph": Kind(
-        "torch_engine", "GraphEngine", lambda work: work.device == "cuda" and not work.settings.deterministic
-    ),
-    "torch": Kind("torch_engine", "TorchEngine", lambda work: True),
+    "graph": Kind("base", "GraphEngine", lambda work: work.device == "cuda" and not work.settings.deterministic),
+    "torch": Kind("base", "TorchEngine", lambda work: True),
 }
 
 
