@@ -158,24 +158,15 @@ class Trained(Method):
     def fit_together(self, methods: Sequence[Self], conditions: Conditions, run: RunOptions = PLAIN) -> list[Fit]:
         if any(one.shape() != self.shape() for one in methods):
             raise ValueError("methods that are fitted together must agree in shape")
-        each = len(conditions.seeds)
-        alone = len(methods) == 1
+        each, alone = len(conditions.seeds), len(methods) == 1
+        samplers = [one.sampler for one in methods for _ in range(each)]
+        settings = [one.settings for one in methods for _ in range(each)]
         whole = train(
-            conditions.split,
-            self.encoder,
-            self.sampler if alone else [one.sampler for one in methods for _ in range(each)],
-            conditions.seeds * len(methods),
-            self.settings if alone else [one.settings for one in methods for _ in range(each)],
-            objective=self.objective,
-            label=self.label,
-            protocol=conditions.protocol,
-            device=str(conditions.device),
-            ks=conditions.k,
-            hot=conditions.hot,
-            on_epoch=run.on_epoch,
-            checkpoints=run.checkpoints,
-            resume=run.resume,
-        )
+            conditions.split, self.encoder, self.sampler if alone else samplers, conditions.seeds * len(methods),
+            self.settings if alone else settings, objective=self.objective, label=self.label,
+            protocol=conditions.protocol, device=str(conditions.device), ks=conditions.k, hot=conditions.hot,
+            on_epoch=run.on_epoch, checkpoints=run.checkpoints, resume=run.resume,
+        )  # fmt: skip
         if alone:
             return [whole]
         return [_part(whole, slice(n * each, (n + 1) * each), one) for n, one in enumerate(methods)]
