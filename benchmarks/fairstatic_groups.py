@@ -15,7 +15,7 @@ import numpy as np
 
 from evenhand.data.popularity import HotRule
 from evenhand.paper.experiment import Experiment, load_published_split, recipe
-from evenhand.samplers.group import GroupSampler
+from evenhand.samplers.static import GroupSampler
 from evenhand.training.run import train
 
 SHOWN = ("precision", "ndcg", "ohr", "ocr", "uhr", "ucr")

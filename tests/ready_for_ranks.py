@@ -9,7 +9,7 @@ from numba.core.registry import cpu_target
 
 for name in (
     *("pandas", "pyarrow.csv", "pyarrow.parquet", "pytest", "run_cli", "torch.distributed.rendezvous"),
-    *("evenhand.cli.train_command", "evenhand.models.topk", "evenhand.training.spread_checkpoints"),
+    *("evenhand.cli.train_command", "evenhand.models.topk", "evenhand.training.checkpoints"),
     *(f"evenhand.training.engines.{name}" for name in ("numba_engine", "sharded", "sharded_softmax", "sharded_torch")),
 ):
     import_module(name)

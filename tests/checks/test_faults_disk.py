@@ -26,6 +26,7 @@ from checks.faults.works import Work
 from evenhand.baselines import Baseline
 from evenhand.cli import main
 from evenhand.report import audit_page
+from evenhand.training.trained import Trained
 from run_cli import Ended, evenhand, small_log, write_log
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
@@ -181,8 +182,8 @@ def test_a_folder_without_leave_to_write_is_refused_before_any_work(
 
     monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
     monkeypatch.setattr(Baseline, "fit_under", no_work)
-    for place in ("training.run.Trainer", "models.rerank.rerank_lists",
-                  "training.update.updated", "audit.run_audit.audit"):  # fmt: skip
+    monkeypatch.setattr(Trained, "update", no_work)
+    for place in ("training.run.Trainer", "models.rerank.rerank_lists", "audit.run_audit.audit"):
         module, name = f"evenhand.{place}".rsplit(".", 1)
         monkeypatch.setattr(import_module(module), name, no_work)
     (tmp_path / "out").mkdir()

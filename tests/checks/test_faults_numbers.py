@@ -24,9 +24,9 @@ from evenhand.training import Fit, Settings, run, train
 from evenhand.training import checkpoints as checkpoint
 from evenhand.training.checkpoints import Checkpoints
 from evenhand.training.engines import Engine, Plan
+from evenhand.training.engines.base import TorchEngine
 from evenhand.training.engines.numba_engine import NumbaEngine
 from evenhand.training.engines.rows_engine import RowsEngine
-from evenhand.training.engines.torch_engine import TorchEngine
 from evenhand.utils.errors import InputError, RunError
 from run_cli import evenhand, small_log, write_log
 

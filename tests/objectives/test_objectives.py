@@ -22,9 +22,8 @@ from evenhand.methods import METHODS, made_by, parse
 from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Loss, Objective, Reg, Scored
 from evenhand.objectives.bc import RunningBCLoss, cosine, cosines
 from evenhand.objectives.cause import CausELoss, first_occurrences, inclusion, treatment
-from evenhand.objectives.ips import propensity_weights
 from evenhand.objectives.macr import GRID, MACRLoss
-from evenhand.objectives.reg import correlation
+from evenhand.objectives.pairwise import correlation, propensity_weights
 from evenhand.samplers import AUCSampler, BalancedSampler, DynamicSampler, Sampler, UniformSampler
 from evenhand.samplers.base import rows
 from evenhand.testing import check_learns

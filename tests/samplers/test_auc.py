@@ -329,7 +329,7 @@ def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     users = torch.arange(train.n_users)[made.eligible].repeat(30)
     batch = random_batch(made, users, n=2)
     whole = made.choose(batch)
-    monkeypatch.setitem(auc._CHUNK_SCORES, "cpu", 1)
+    monkeypatch.setitem(auc.RANKED_AT_ONCE, "cpu", 1)
     assert torch.equal(made.choose(batch), whole)
 
 

@@ -23,7 +23,7 @@ from evenhand.samplers import (
     bind,
 )
 from evenhand.samplers.base import Batch
-from evenhand.samplers.uniform import StaticBound
+from evenhand.samplers.static import StaticBound
 from evenhand.testing import check_learns, check_sampler, checkerboard, chi_square_p, corner_cases
 from evenhand.utils.errors import InputError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from evenhand.training.spread_checkpoints import SpreadCheckpoints
+from evenhand.training.checkpoints import SpreadCheckpoints
 from evenhand.utils.errors import InputError
 from evenhand.utils.world import Blocks, World
 from ranks import on_ranks

@@ -31,9 +31,9 @@ from evenhand.samplers.base import Batch
 from evenhand.testing import checkerboard, corner_cases
 from evenhand.training import Fit, Settings, train
 from evenhand.training.early_stopping import BestTest, BestValidation, LastEpoch
-from evenhand.training.engines.torch_engine import TorchEngine
-from evenhand.training.run import refitted
+from evenhand.training.engines.base import TorchEngine
 from evenhand.training.settings import USUAL_PAIRS
+from evenhand.training.trained import Trained
 from evenhand.training.trainer import Trainer
 from evenhand.utils import working_time
 from evenhand.utils.errors import InputError, RunError
@@ -713,7 +713,8 @@ def test_a_refit_trains_for_the_mean_of_the_best_epochs() -> None:
     """Not the largest, nor that of the seed that recommends: (1 + 2 + 6) / 3."""
     parts, settings = random_split(), Settings(epochs=6, patience=None)
     fitted = replace(train(parts, MF(dim=4), UniformSampler(), 3, settings), epochs=(1, 2, 6))
-    assert len(refitted(fitted, parts, MF(dim=4), UniformSampler(), settings).history) == 3
+    method = Trained(UniformSampler(), encoder=MF(dim=4), settings=settings)
+    assert len(method.refit(fitted, parts).history) == 3
 
 
 def test_fit_calls_a_function_after_each_epoch() -> None:

@@ -19,7 +19,7 @@ from evenhand.baselines import blend
 from evenhand.data.write import write_table
 from evenhand.models.factors import load
 from evenhand.models.folder import CONTENT
-from evenhand.training.engines.torch_engine import TorchEngine
+from evenhand.training.engines.base import TorchEngine
 from evenhand.training.method import Method
 from evenhand.utils.errors import InputError
 

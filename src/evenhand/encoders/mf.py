@@ -21,9 +21,5 @@ class MF(Encoder):
     l2_tried: ClassVar[tuple[float, ...]] = (0.001, 0.01, 0.08)
     pulls_tried: ClassVar[tuple[float, ...]] = (3, 5, 10)
 
-    def start(self, train: Interactions, seeds: Sequence[int], device: torch.device | str) -> Tables:
+    def start(self, train: Interactions | RowsHeld, seeds: Sequence[int], device: torch.device | str) -> Tables:
         return Tables(train, self.dim, seeds, device)
-
-    def start_part(self, part: RowsHeld, seeds: Sequence[int], device: torch.device | str) -> Tables:
-        """Some rows of the tables that `start` makes."""
-        return Tables(part, self.dim, seeds, device)

@@ -1,12 +1,10 @@
-"""What training minimises, one file each."""
+"""What training minimises."""
 
 from evenhand.objectives.base import Loss, Objective, Scored
 from evenhand.objectives.bc import BCLoss
-from evenhand.objectives.bpr import BPR
 from evenhand.objectives.cause import CausE
-from evenhand.objectives.ips import IPS
 from evenhand.objectives.macr import MACR
-from evenhand.objectives.reg import Reg
+from evenhand.objectives.pairwise import BPR, IPS, Reg
 from evenhand.objectives.softmax import Softmax
 from evenhand.objectives.softmax_relatives import BSL, PSL, AUCSoftmax, SLatK
 

@@ -144,11 +144,6 @@ class Loss(nn.Module, ABC):
         return (vectors,)
 
 
-def is_in(keys: Tensor, wanted: Tensor) -> Tensor:
-    """bool, like wanted: whether each is among the ascending keys."""
-    return keys[torch.searchsorted(keys, wanted).clamp_max_(len(keys) - 1)] == wanted
-
-
 def check_positive(name: str, value: float) -> None:
     if not 0 < value < math.inf:
         raise InputError(f"{name} must be a positive number, not {value}.")

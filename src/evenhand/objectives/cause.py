@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Tables, Vectors
-from evenhand.objectives.base import Loss, Objective, Scored, is_in, mine
-from evenhand.objectives.bpr import bpr
-from evenhand.samplers.base import rows
+from evenhand.objectives.base import Loss, Objective, Scored, mine
+from evenhand.objectives.pairwise import bpr
+from evenhand.samplers.base import is_in, rows
 from evenhand.utils import keyed
 from evenhand.utils.errors import InputError
 

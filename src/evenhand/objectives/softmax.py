@@ -23,8 +23,8 @@ from torch.nn.functional import normalize, softplus
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Tables, Vectors
-from evenhand.objectives.base import Loss, Objective, Scored, check_flag, check_positive, is_in
-from evenhand.samplers.base import check_drawn
+from evenhand.objectives.base import Loss, Objective, Scored, check_flag, check_positive
+from evenhand.samplers.base import check_drawn, is_in
 from evenhand.utils.errors import unknown
 
 Similarity = Literal["cosine", "inner"]

@@ -1,12 +1,9 @@
-"""Ways to choose training negatives, one file each; `auc` is the paper's."""
+"""Ways to choose training negatives; `auc` is the paper's."""
 
 from evenhand.samplers.auc import AUCSampler
-from evenhand.samplers.balanced import BalancedSampler
 from evenhand.samplers.base import BoundSampler, Sampler, bind
-from evenhand.samplers.by_popularity import PopularitySampler
 from evenhand.samplers.dynamic import DynamicSampler
-from evenhand.samplers.group import GroupSampler
-from evenhand.samplers.uniform import UniformSampler
+from evenhand.samplers.static import BalancedSampler, GroupSampler, PopularitySampler, UniformSampler
 
 __all__ = [
     "AUCSampler",

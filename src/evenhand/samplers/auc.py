@@ -23,6 +23,7 @@ from evenhand.samplers.base import (
     Sampler,
     best,
     check_drawn,
+    is_in,
     products,
     rows,
     stacked,
@@ -33,13 +34,13 @@ from evenhand.utils.errors import InputError, unknown
 
 EXACT_UP_TO = 10_000
 """The largest catalogue whose ranks are exact unless `ecdf` says otherwise."""
-_DRAWS = 64
+DRAWS = 64
 """Draws that a rank rests on in a larger one."""
 POOL_TRIES = 8
 """Items of a shared pool that are looked at for one that the user does not have."""
 AVERAGE = 0.99
 """How slowly the running macro-AUC of `alpha="auto"` follows the batches."""
-_CHUNK_SCORES = {"cpu": 2**19, "cuda": 2**24}
+RANKED_AT_ONCE = {"cpu": 2**19, "cuda": 2**24}
 """How many scores the exact rank holds at once: what fits the caches of a CPU, what fills a GPU."""
 
 
@@ -165,8 +166,8 @@ class AUCSampler(Sampler):
         if self.pool_ranks:
             return 0
         if self.pool is not None:
-            return min(_DRAWS, self.pool)
-        return _DRAWS if self.ecdf == "auto" and n_items > EXACT_UP_TO else 0
+            return min(DRAWS, self.pool)
+        return DRAWS if self.ecdf == "auto" and n_items > EXACT_UP_TO else 0
 
     @property
     def pool_ranks(self) -> bool:
@@ -241,9 +242,7 @@ class AUCBound(LookingSampler):
         replica = torch.arange(len(pool), device=self.device).view(-1, 1, 1)
         for ahead in range(POOL_TRIES - 1, -1, -1):
             item = pool[replica, (place + ahead) % size]
-            wanted = users.unsqueeze(-1) * self.n_items + item
-            found = torch.searchsorted(self._keys, wanted).clamp_max_(len(self._keys) - 1)
-            instead = torch.where(self._keys[found] == wanted, instead, item)
+            instead = torch.where(is_in(self._keys, users.unsqueeze(-1) * self.n_items + item), instead, item)
         return instead
 
     def pick(self, batch: Batch, looked: Looked) -> Tensor:
@@ -294,7 +293,7 @@ class AUCBound(LookingSampler):
         return x, positive, negative, rank
 
     def _among_all(self, users: Tensor, items: Tensor, looked_at: Tensor, m: int) -> tuple[Tensor, Tensor]:
-        step = max(1, _CHUNK_SCORES.get(users.device.type, 2**24) // (users.shape[0] * self.n_items))
+        step = max(1, RANKED_AT_ONCE.get(users.device.type, 2**24) // (users.shape[0] * self.n_items))
         count = counter(users.device.type)
         scores, ranks = [], []
         for begin in range(0, users.shape[1], step):

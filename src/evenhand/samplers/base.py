@@ -241,6 +241,11 @@ def rows(table: Tensor, index: Tensor) -> Tensor:
     return torch.nn.functional.embedding(index + offset, table.reshape(replicas * size, dim))
 
 
+def is_in(keys: Tensor, wanted: Tensor) -> Tensor:
+    """bool, like wanted: whether each is among the ascending keys."""
+    return keys[torch.searchsorted(keys, wanted).clamp_max_(len(keys) - 1)] == wanted
+
+
 def products(items: Tensor, users: Tensor) -> Tensor:
     """Scores [R, B, m]: items [R, B, m, d] times the vector [R, B, d] of their user."""
     return (items @ users.unsqueeze(-1)).squeeze(-1)

@@ -93,13 +93,6 @@ class UnobservedDistribution:
         return (weight / (self._stride - 1)).log().float()
 
 
-def in_order(train: Interactions, order: np.ndarray) -> Interactions:
-    """The same log with its items numbered by their place in `order`, so that what stands together is one stretch."""
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    return Interactions.from_pairs(train.users, place[train.items], n_users=train.n_users, n_items=train.n_items)
-
-
 def scaled(uniforms: Tensor, size: Tensor) -> Tensor:
     """floor(uniform · size) as int64, never reaching `size` by rounding."""
     return torch.minimum((uniforms * size).to(torch.int64), size - 1)

@@ -139,52 +139,46 @@ class BestTest(EarlyStopping):
     def __init__(self, replicas: int, ks: tuple[int, ...]) -> None:
         super().__init__(replicas)
         self.ks = ks
-        self._at_best_precision: list[dict[int, UserMetrics]] = [{} for _ in range(replicas)]
-        self._best: list[dict[int, dict[str, float]]] = [{k: {} for k in ks} for _ in range(replicas)]
+        self._best: dict[tuple[int, int], dict[str, float]] = {}
+        """The best value of each metric, by replica and k."""
+        self._users: dict[tuple[int, int], UserMetrics] = {}
+        """All metrics at the epoch of the best precision."""
 
     def measure(self, scored: Sequence[dict[int, UserMetrics]]) -> np.ndarray:
         return np.array([one[self.ks[0]].mean("precision") for one in scored])
 
     def see(self, epoch: int, scored: Sequence[dict[int, UserMetrics]], tensors: Sequence[Tensor]) -> None:
-        for r, one in enumerate(scored):
-            for k in self.ks:
-                best, now = self._best[r][k], one[k]
-                if now.mean("precision") > best.get("precision", -np.inf):
-                    self._at_best_precision[r][k] = now
-                for name in BEST_EPOCH:
-                    pick = max if METRICS[name].higher_is_better else min
-                    best[name] = pick(best.get(name, now.mean(name)), now.mean(name))
+        for place, now in (((r, k), one[k]) for r, one in enumerate(scored) for k in self.ks):
+            best = self._best.setdefault(place, {})
+            if now.mean("precision") > best.get("precision", -np.inf):
+                self._users[place] = now
+            for name in BEST_EPOCH:
+                pick = max if METRICS[name].higher_is_better else min
+                best[name] = pick(best.get(name, now.mean(name)), now.mean(name))
         value = self.measure(scored)
         self.keep(epoch, value, value > self.value, tensors)
 
     def state(self) -> dict[str, Tensor]:
         named = super().state()
-        for r, (best, users) in enumerate(zip(self._best, self._at_best_precision, strict=True)):
-            for k, values in best.items():
-                if values:
-                    numbers = [values[name] for name in BEST_EPOCH]
-                    named[f"best.{r}.{k}"] = torch.tensor(numbers, dtype=torch.float64)
-            for k, metrics in users.items():
-                named |= {f"users.{r}.{k}.{name}": torch.from_numpy(a) for name, a in metrics.arrays().items()}
+        for (r, k), best in self._best.items():
+            named[f"best.{r}.{k}"] = torch.tensor([best[name] for name in BEST_EPOCH], dtype=torch.float64)
+        for (r, k), users in self._users.items():
+            named |= {f"users.{r}.{k}.{name}": torch.from_numpy(array) for name, array in users.arrays().items()}
         return named
 
     def load_state(self, state: dict[str, Tensor], device: torch.device) -> None:
         super().load_state(state, device)
-        for r in range(len(self.value)):
-            for k in self.ks:
-                if f"best.{r}.{k}" not in state:
-                    continue
-                numbers = state[f"best.{r}.{k}"].tolist()
-                self._best[r][k] = dict(zip(BEST_EPOCH, numbers, strict=True))
-                prefix = f"users.{r}.{k}."
-                arrays = {n.removeprefix(prefix): t.numpy() for n, t in state.items() if n.startswith(prefix)}
-                self._at_best_precision[r][k] = UserMetrics.from_arrays(k, arrays)
+        for r, k in ((r, k) for r in range(len(self.value)) for k in self.ks if f"best.{r}.{k}" in state):
+            self._best[r, k] = dict(zip(BEST_EPOCH, state[f"best.{r}.{k}"].tolist(), strict=True))
+            prefix = f"users.{r}.{k}."
+            arrays = {n.removeprefix(prefix): t.numpy() for n, t in state.items() if n.startswith(prefix)}
+            self._users[r, k] = UserMetrics.from_arrays(k, arrays)
 
     def results(self) -> Results:
         return {
             k: [
-                Result({**users[k].means(), **best[k]}, users[k])
-                for users, best in zip(self._at_best_precision, self._best, strict=True)
+                Result({**self._users[r, k].means(), **self._best[r, k]}, self._users[r, k])
+                for r in range(len(self.value))
             ]
             for k in self.ks
         }

@@ -52,6 +52,11 @@ Results = dict[int, list[Result]]
 """k → one result per replica."""
 
 
+def reported(scored: Sequence[dict[int, UserMetrics]]) -> Results:
+    """The metrics of a finished model's replicas."""
+    return {k: [Result(one[k].means(), one[k]) for one in scored] for k in scored[0]}
+
+
 def users_within_reach(held: Interactions | SpreadLog) -> int:
     """How many users a finished model is evaluated on: all of them, unless users × items are beyond MOST_SCORES."""
     return max(1000, MOST_SCORES // max(1, held.n_items))
@@ -93,13 +98,6 @@ class HeldOutEvaluator(ABC, Generic[Log]):
             return ()
         return (f"Each epoch was evaluated on a sample of {len(self.users):,} of {there:,} users; test on all.",)
 
-    def results(self, vectors: tuple[Tensor, Tensor]) -> Results:
-        """The reported metrics of a finished model."""
-        return self._reported(self(vectors))
-
-    def _reported(self, scored: Sequence[dict[int, UserMetrics]]) -> Results:
-        return {k: [Result(one[k].means(), one[k]) for one in scored] for k in self.ks}
-
 
 class Evaluator(HeldOutEvaluator[Interactions]):
     """In one process."""
@@ -114,10 +112,6 @@ class Evaluator(HeldOutEvaluator[Interactions]):
             score_sheet(top_by(score, n_items, self.users, longest, exclude=self.exclude)[0], self._sheet, self.ks)
             for score in scorers
         ]
-
-    def results_by(self, scorers: Sequence[Score]) -> Results:
-        """The reported metrics of anything that scores."""
-        return self._reported(self.evaluate(scorers))
 
     @cached_property
     def _there(self) -> np.ndarray:

@@ -18,6 +18,7 @@ from evenhand.data.spread_log import SpreadLog
 from evenhand.encoders import Encoder, LightGCN
 from evenhand.objectives import Objective
 from evenhand.samplers import AUCSampler, PopularitySampler, Sampler
+from evenhand.samplers.auc import DRAWS, RANKED_AT_ONCE
 from evenhand.training.engines import engine_name
 from evenhand.training.settings import Settings, is_sparse
 from evenhand.utils.errors import InputError, RunError
@@ -27,12 +28,8 @@ from evenhand.utils.world import World
 _FLOAT, _LONG = 4, 8
 _BLOCK = 4
 """Users whose exact ranks a thread of the compiled engine finds together."""
-_RANKED_AT_ONCE = {"cpu": 2**19, "cuda": 2**24}
-"""Scores that the plain engine holds for exact ranks."""
 _EVALUATED_AT_ONCE = 2**24
 """Scores of a chunk of users, while lists are made."""
-_SAMPLED = 64
-"""Draws of a rank, where exact ones would not fit."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +101,9 @@ class Work:
         """Over several processes: where each item lies, popularity and its like, and rows on their way."""
         if not self.ranks:
             return 0
-        width = self.negatives if self.objective.shares_negatives else 1 + self.draws_each
-        rows = self._split(self.settings.batch) * (1 if self.objective.shares_negatives else width)
-        rows = min(self.n_items, rows + (width if self.objective.shares_negatives else 0))
+        positives = self._split(self.settings.batch)
+        shared = self.objective.shares_negatives
+        rows = min(self.n_items, positives + self.negatives if shared else positives * (1 + self.draws_each))
         return self.seeds * (self.n_items * (_FLOAT + 1 + _LONG) + 3 * rows * (self.encoder.dim * _FLOAT + _LONG))
 
     @property
@@ -150,7 +147,7 @@ class Work:
             return prior + beside + (os.cpu_count() or 1) * _BLOCK * among * _FLOAT
         if self.engine == "triton":
             return prior + beside
-        return prior + (beside if self.draws else 4 * _RANKED_AT_ONCE[self.device] * _FLOAT)
+        return prior + (beside if self.draws else 4 * RANKED_AT_ONCE[self.device] * _FLOAT)
 
 
 def over_ranks(settings: Settings) -> bool:
@@ -214,7 +211,7 @@ def memory_errors_explained() -> Iterator[None]:
 def _smaller(work: Work) -> Iterator[tuple[str, Work]]:
     """The same work made smaller, the mildest way first, each as the option that asks for it."""
     if isinstance(work.sampler, AUCSampler) and work.draws == 0:
-        yield f"--ecdf {_SAMPLED}", replace(work, sampler=replace(work.sampler, ecdf=_SAMPLED))
+        yield f"--ecdf {DRAWS}", replace(work, sampler=replace(work.sampler, ecdf=DRAWS))
     for seeds in _halved(work.seeds):
         yield f"--seeds {seeds}", replace(work, seeds=seeds)
     for dim in _halved(work.encoder.dim):

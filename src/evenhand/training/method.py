@@ -29,7 +29,7 @@ from evenhand.metrics.statistics import Summary, summarise
 from evenhand.models.base import Model
 from evenhand.models.topk import Score
 from evenhand.training.early_stopping import STOPPING_K, evaluator_of
-from evenhand.training.evaluation import Evaluator, Results, users_within_reach
+from evenhand.training.evaluation import Evaluator, Results, reported, users_within_reach
 from evenhand.training.settings import ProtocolName, Resume, resolve_device
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.progress import OnEpoch
@@ -62,11 +62,9 @@ class Conditions:
         device: str | torch.device = "auto",
     ) -> Conditions:
         """Checked; under the paper's protocol, which has no validation part, that part joins train."""
-        if not isinstance(split, Split | SpreadSplit):
-            raise InputError(f"training needs a split, not {type(split).__name__}; make one with data.split().")
-        if protocol not in ("honest", "paper"):
-            raise unknown("protocol", protocol, ("honest", "paper"))
-        numbers, lengths, where = seed_numbers(seeds), list_lengths(k), resolve_device(str(device))
+        lengths = list_lengths(k)
+        check_asked(split, protocol, lengths)
+        numbers, where = seed_numbers(seeds), resolve_device(str(device))
         rule = hot if isinstance(hot, HotRule) else HotRule.parse(hot or protocol)
         held = 0 if split.validation is None else len(split.validation)
         if protocol == "paper" and held:
@@ -79,9 +77,6 @@ class Conditions:
         if protocol == "honest" and users > (sample := users_within_reach(split.test)):
             note = f"Test metrics are those of a sample of {sample:,} of {users:,} users, the same for every method."
             split = replace(split, notes=(*split.notes, note))
-        # Without a test part, as in an update or a refit, no lists are evaluated.
-        if (len(split.test) or protocol == "paper") and max(lengths) > split.n_items:
-            raise InputError(f"k = {max(lengths)} is more than the catalogue's {split.n_items:,} items.")
         return Conditions(split, numbers, protocol, lengths, rule, where)
 
     @cached_property
@@ -92,9 +87,10 @@ class Conditions:
     def measured(self, scorers: Sequence[Score], test: Interactions | None = None) -> Results:
         """Metrics on the test part, or another one, with what users already have left out; empty without one."""
         test = self.split.test if test is None else test
-        sample = users_within_reach(test)
-        evaluator = Evaluator(test, self.split.consumed, self.hot_items, self.k, sample)
-        return evaluator.results_by(scorers) if len(test) else {}
+        if not len(test):
+            return {}
+        evaluator = Evaluator(test, self.split.consumed, self.hot_items, self.k, users_within_reach(test))
+        return reported(evaluator.evaluate(scorers))
 
     def measured_model(self, model: Model) -> Results:
         """Metrics on the test part of the model's best replica; over several processes, of what each of them holds."""
@@ -103,7 +99,7 @@ class Conditions:
             return self.measured([model.scorer(model.best)])
         split = SpreadSplit.of(self.split, known.world)
         users, items = (side[model.best : model.best + 1] for side in model.vectors)  # type: ignore[attr-defined]
-        return evaluator_of(split.test, split.consumed, self.hot_items, self.k).results((users, items))
+        return reported(evaluator_of(split.test, split.consumed, self.hot_items, self.k)((users, items)))
 
     def validated(self, scorers: Sequence[Score]) -> tuple[float, ...] | None:
         """NDCG@10 on validation of each; None where nothing was held out for that."""
@@ -402,6 +398,17 @@ def summaries(results: Results) -> dict[int, dict[str, Summary]]:
 def metrics_json(results: Results) -> dict[str, Any]:
     """The same as a model folder writes it."""
     return {str(k): {name: one.to_json() for name, one in each.items()} for k, each in summaries(results).items()}
+
+
+def check_asked(split: Split, protocol: ProtocolName, k: tuple[int, ...]) -> None:
+    """Refuse what cannot be trained on or measured."""
+    if not isinstance(split, Split | SpreadSplit):
+        raise InputError(f"training needs a split, not {type(split).__name__}; make one with data.split().")
+    if protocol not in ("honest", "paper"):
+        raise unknown("protocol", protocol, ("honest", "paper"))
+    # Without a test part, as in an update or a refit, no lists are evaluated.
+    if (len(split.test) or protocol == "paper") and max(k) > split.n_items:
+        raise InputError(f"k = {max(k)} is more than the catalogue's {split.n_items:,} items.")
 
 
 def seed_numbers(seeds: int | Sequence[int], *, repeatable: bool = False) -> tuple[int, ...]:

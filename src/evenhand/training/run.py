@@ -6,7 +6,7 @@ import hashlib
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,25 +16,22 @@ from torch import Tensor
 
 import evenhand
 from evenhand.data.describe import fingerprint, spread_fingerprint
-from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split, SpreadSplit
 from evenhand.data.spread_log import SpreadLog
 from evenhand.encoders import Encoder, Vectors, describe_encoder
-from evenhand.models.base import Model
 from evenhand.models.factors import FactorModel, on_cpu
 from evenhand.objectives import BPR, Objective
 from evenhand.samplers.base import Sampler
-from evenhand.training.checkpoints import Checkpoints
+from evenhand.training.checkpoints import Checkpoints, SpreadCheckpoints
 from evenhand.training.early_stopping import STOPPING_K, evaluator_of, protocol_of
-from evenhand.training.evaluation import users_within_reach
+from evenhand.training.evaluation import reported, users_within_reach
 from evenhand.training.memory_estimate import check_fits, memory_errors_explained, over_ranks, work_of
-from evenhand.training.method import PLAIN, Fit, RunOptions, metrics_json, seed_numbers
+from evenhand.training.method import Fit, check_asked, metrics_json, seed_numbers
 from evenhand.training.settings import ProtocolName, Resume, Settings, exact_repeats, resolve_device
-from evenhand.training.spread_checkpoints import SpreadCheckpoints
 from evenhand.training.trainer import Trainer, too_high
 from evenhand.utils.description import described
-from evenhand.utils.errors import InputError, unknown
+from evenhand.utils.errors import InputError
 from evenhand.utils.progress import OnEpoch
 from evenhand.utils.world import World
 
@@ -74,13 +71,7 @@ def train(
     Settings in a list belong to one replica each and may differ in lr, weight_decay and l2. Where they or the
     samplers are given so, a seed may come more than once: the same draws under other parameters.
     """
-    if not isinstance(split, Split | SpreadSplit):
-        raise InputError(f"training needs a split, not {type(split).__name__}; make one with data.split().")
-    if protocol not in ("honest", "paper"):
-        raise unknown("protocol", protocol, ("honest", "paper"))
-    # Without a test part, as in an update or a refit, no lists are evaluated.
-    if (len(split.test) or protocol == "paper") and max(ks) > split.train.n_items:
-        raise InputError(f"k = {max(ks)} is more than the catalogue's {split.train.n_items:,} items.")
+    check_asked(split, protocol, ks)
     where, objective = resolve_device(device), objective.closed()
     settings = settings or Settings()
     alike = isinstance(sampler, Sampler) and isinstance(settings, Settings)
@@ -103,13 +94,15 @@ def train(
         )
     if start is not None:
         trainer.start_from(start)
-    common = trainer.settings
-    ranks = trainer.work.ranks
+    common, ranks = trainer.settings, trainer.work.ranks
     stopping, evaluator = protocol_of(
         protocol, split, common, hot_mask, ks, len(numbers), stop_on, free_start=free_start and start is None
     )
     identity = {
-        "data": {name: _fingerprint(part) for name, part in split.parts().items()},
+        "data": {
+            name: spread_fingerprint(part) if isinstance(part, SpreadLog) else fingerprint(part)
+            for name, part in split.parts().items()
+        },
         "encoder": describe_encoder(encoder),
         # A grouping has a number for every item, so the text of a sampler may be long.
         "method": [hashlib.sha256(repr(s).encode()).hexdigest() for s in samplers],
@@ -123,15 +116,14 @@ def train(
     }
     if ranks:
         identity["engine"] = "sharded"
-    kind = SpreadCheckpoints if ranks else Checkpoints
-    saved = kind(checkpoints, identity, strict=resume != "matching")
+    saved = (SpreadCheckpoints if ranks else Checkpoints)(checkpoints, identity, strict=resume != "matching")
     with exact_repeats(common.deterministic), memory_errors_explained():
         history, seconds = trainer.run(stopping, evaluator, saved, resume=bool(resume), on_epoch=on_epoch)
     chosen = Vectors(*on_cpu(stopping.vectors))
     results = stopping.results()
     if results is None:  # the one look at test
         look = evaluator_of(split.test, split.consumed, hot_mask, ks, users_within_reach(split.test))
-        results = look.results(chosen) if len(split.test) else {}
+        results = reported(look(chosen)) if len(split.test) else {}
     best = int(np.argmax(stopping.value))
     model = FactorModel(
         *chosen,
@@ -172,10 +164,6 @@ def train(
     )
 
 
-def _fingerprint(part: Interactions | SpreadLog) -> str:
-    return spread_fingerprint(part) if isinstance(part, SpreadLog) else fingerprint(part)
-
-
 def _runaway(objective: Objective, history: Sequence[Mapping[str, Any]], settings: Settings) -> tuple[str, ...]:
     """A note on a loss that is a number and yet no good; those of other objectives have other scales."""
     loss = max(history[-1]["loss"], default=0.0) if history and type(objective) is BPR else 0.0
@@ -183,32 +171,6 @@ def _runaway(objective: Objective, history: Sequence[Mapping[str, Any]], setting
         return ()
     cause = too_high(settings.lr or 0.0, settings.weight_decay or 0.0)
     return (f"The loss ended at {loss:.2g}, where guessing has {math.log(2):.2f}; {cause}.",)
-
-
-def refitted(
-    fitted: Fit,
-    split: Split,
-    encoder: Encoder,
-    sampler: Sampler,
-    settings: Settings | None = None,
-    *,
-    objective: Objective = _BPR,
-    device: str = "auto",
-    run: RunOptions = PLAIN,
-) -> Model:
-    """A model for production: trained on every part, for as many epochs as were best on average."""
-    everything: Any = split.everything
-    said = f"{split.description}; refitted on all parts", split.notes
-    mine = everything.mine if isinstance(everything, SpreadLog) else everything
-    nothing = everything.take(np.zeros(len(mine), dtype=bool))
-    whole: Any = type(split)(everything, None, nothing, *said)
-    settings = replace(settings or Settings(), epochs=max(1, round(float(np.mean(fitted.epochs)))))
-    best = fitted.model.seeds[fitted.model.best]
-    label = fitted.model.info["method"]
-    return train(
-        whole, encoder, sampler, [best], settings, objective=objective, label=label, device=device,
-        on_epoch=run.on_epoch, checkpoints=run.checkpoints, resume="matching",
-    ).model  # fmt: skip
 
 
 def _digest(tables: tuple[Tensor, Tensor]) -> str:

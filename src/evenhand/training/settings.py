@@ -54,7 +54,7 @@ class Settings:
     and less of it the more pairs there are (`usual_decay`).
     """
     l2: float | None = None
-    """λ of `λ/2B·Σ(‖p_u‖² + ‖q_i‖² + mean_j ‖q_j‖²)` over the raw rows of a batch (see `training.l2`).
+    """λ of `λ/2B·Σ(‖p_u‖² + ‖q_i‖² + mean_j ‖q_j‖²)` over the raw rows of a batch (see `training.adam`).
 
     None takes the encoder's for losses on inner products and 0 for losses on cosines, which lengths do not
     change; it is 0 where `weight_decay` is given, and in the paper's protocol.

@@ -228,7 +228,7 @@ def _part(encoder: Encoder, log: SpreadLog, seeds: Sequence[int], device: torch.
     """The rows of the model that this process holds."""
     assert isinstance(encoder, MF)
     items = Blocks.of_items(log.n_items, log.world.size).mine(log.world.rank)
-    return encoder.start_part(RowsHeld(log.n_users, log.n_items, log.user_numbers, items), seeds, device)
+    return encoder.start(RowsHeld(log.n_users, log.n_items, log.user_numbers, items), seeds, device)
 
 
 def _mine(part: Interactions | SpreadLog) -> Interactions:

@@ -7,22 +7,25 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
+from torch import Tensor
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.splits import Split
+from evenhand.data.splits import Split, share_vocabulary
+from evenhand.data.spread_log import SpreadLog
 from evenhand.encoders import ENCODERS, MF, Encoder, describe_encoder
 from evenhand.models.base import Model
 from evenhand.models.factors import FactorModel
 from evenhand.objectives import BPR, Objective
-from evenhand.samplers import Sampler
+from evenhand.samplers import GroupSampler, Sampler
 from evenhand.samplers.auc import dkw_bound
 from evenhand.training.early_stopping import STOPPING_K
 from evenhand.training.memory_estimate import Work, work_of
 from evenhand.training.method import PLAIN, Conditions, Fit, Method, RunOptions, metrics_json
-from evenhand.training.run import refitted, train
+from evenhand.training.run import train
 from evenhand.training.settings import Settings, tried_regularisation
-from evenhand.training.update import updated
 from evenhand.training.wire_estimate import FEWEST, wire_of
 from evenhand.utils.description import described, from_description
 from evenhand.utils.errors import InputError
@@ -30,6 +33,8 @@ from evenhand.utils.memory import available_bytes, gigabytes
 from evenhand.utils.world import World
 
 _CONFIDENCE = 0.95
+_VALIDATION = 0.1
+"""The share of new pairs on which an update is stopped."""
 _USABLE = 0.5
 """The share of the free memory that a run of several trials may plan with."""
 
@@ -155,40 +160,54 @@ class Trained(Method):
     def fit_together(self, methods: Sequence[Self], conditions: Conditions, run: RunOptions = PLAIN) -> list[Fit]:
         if any(one.shape() != self.shape() for one in methods):
             raise ValueError("methods that are fitted together must agree in shape")
-        each = len(conditions.seeds)
-        alone = len(methods) == 1
+        each, alone = len(conditions.seeds), len(methods) == 1
+        samplers = [one.sampler for one in methods for _ in range(each)]
+        settings = [one.settings for one in methods for _ in range(each)]
         whole = train(
-            conditions.split,
-            self.encoder,
-            self.sampler if alone else [one.sampler for one in methods for _ in range(each)],
-            conditions.seeds * len(methods),
-            self.settings if alone else [one.settings for one in methods for _ in range(each)],
-            objective=self.objective,
-            label=self.label,
-            protocol=conditions.protocol,
-            device=str(conditions.device),
-            ks=conditions.k,
-            hot=conditions.hot,
-            on_epoch=run.on_epoch,
-            checkpoints=run.checkpoints,
-            resume=run.resume,
-        )
+            conditions.split, self.encoder, self.sampler if alone else samplers, conditions.seeds * len(methods),
+            self.settings if alone else settings, objective=self.objective, label=self.label,
+            protocol=conditions.protocol, device=str(conditions.device), ks=conditions.k, hot=conditions.hot,
+            on_epoch=run.on_epoch, checkpoints=run.checkpoints, resume=run.resume,
+        )  # fmt: skip
         if alone:
             return [whole]
         return [_part(whole, slice(n * each, (n + 1) * each), one) for n, one in enumerate(methods)]
 
     def refit(self, fit: Fit, split: Split, *, device: str = "auto", run: RunOptions = PLAIN) -> Model:
+        """Trained for as many epochs as were best on average."""
         one = fit.again if isinstance(fit.again, Trained) else self
-        return refitted(
-            fit, split, one.encoder, one.sampler, one.settings, objective=one.objective, device=device, run=run
-        )
+        everything: Any = split.everything
+        mine = everything.mine if isinstance(everything, SpreadLog) else everything
+        nothing = everything.take(np.zeros(len(mine), dtype=bool))
+        whole: Any = type(split)(everything, None, nothing, f"{split.description}; refitted on all parts", split.notes)
+        one = replace(one, settings=replace(one.settings, epochs=max(1, round(float(np.mean(fit.epochs))))))
+        best = fit.model.seeds[fit.model.best]
+        return one._going_on(whole, [best], fit.model.info["method"], device, run).model
 
     def update(
         self, model: Model, new: Interactions, *, epochs: int | None = None, device: str = "auto",
         run: RunOptions = PLAIN,
     ) -> Fit:  # fmt: skip
+        """Trained further, on what it knew and on `new`, which should be what came in since.
+
+        Users and items it did not know start at random; Adam starts afresh. A tenth of the new pairs decides when to
+        stop.
+        """
         if not isinstance(model, FactorModel):
             raise InputError("the model does not say how it was made, so it cannot be updated.")
+        if isinstance(self.sampler, GroupSampler) and self.sampler.groups is not None:
+            raise InputError("a model with a grouping of its own items cannot be updated; train it again.")
+        parts, notes = share_vocabulary({"model": model.known, "new": new})
+        known, newer = parts["model"], parts["new"]
+        fresh = newer.take(~known.contains(newer.users, newer.items))
+        if not len(fresh):
+            raise InputError("the new data holds no pair that the model does not know already.")
+        split = _hold_out(known, fresh)
+        users, items = model.tables or model.vectors
+        start = (
+            _moved(users, model.known.user_ids, split.train.user_ids),
+            _moved(items, model.known.item_ids, split.train.item_ids),
+        )
         settings = replace(
             self.settings,
             epochs=self.settings.epochs if epochs is None else epochs,
@@ -196,9 +215,17 @@ class Trained(Method):
             patience=min(10, self.settings.patience or 10),
             drop_last=False,
         )
-        return updated(
-            model, new, self.encoder, self.sampler, settings,
-            objective=self.objective, label=self.asked, device=device, run=run,
+        fit = replace(self, settings=settings)._going_on(split, model.seeds, self.asked, device, run, start)
+        return replace(fit, notes=(*notes, *fit.notes))
+
+    def _going_on(
+        self, split: Split, seeds: Sequence[int], label: str | None, device: str, run: RunOptions,
+        start: tuple[Tensor, Tensor] | None = None,
+    ) -> Fit:  # fmt: skip
+        """Train for production; where the same work was interrupted, it goes on."""
+        return train(
+            split, self.encoder, self.sampler, seeds, self.settings, objective=self.objective, label=label,
+            device=device, on_epoch=run.on_epoch, start=start, checkpoints=run.checkpoints, resume="matching",
         )  # fmt: skip
 
     def explain(self, conditions: Conditions) -> str:
@@ -246,6 +273,25 @@ def _settled(asked: Trained, forms: Sequence[Trained], values: Sequence[float], 
         f"{asked.label}: {spelled(chosen.parameters())} was chosen by NDCG@{STOPPING_K} on validation with the first "
         f"seed, out of {tried}."
     )
+
+
+def _hold_out(known: Interactions, fresh: Interactions) -> Split:
+    """What an update trains on, with a tenth of the new pairs for validation."""
+    held = np.random.Generator(np.random.PCG64(0)).permutation(len(fresh)) < _VALIDATION * len(fresh)
+    return Split(
+        train=known.union(fresh.take(~held)),
+        validation=fresh.take(held) if held.any() else None,
+        test=fresh.take(np.zeros(len(fresh), dtype=bool)),
+        description=f"an update with {len(fresh):,} new pairs, a tenth of them for validation",
+    )
+
+
+def _moved(table: Tensor, old_ids: pa.Array, new_ids: pa.Array) -> Tensor:
+    """The rows of the old ids at their place among the new ids; rows of new ids are nan."""
+    place = pc.index_in(old_ids.cast(new_ids.type), value_set=new_ids).to_numpy()
+    moved = torch.full((table.shape[0], len(new_ids), table.shape[2]), torch.nan)
+    moved[:, torch.from_numpy(place.astype(np.int64))] = table.to(moved.dtype)
+    return moved
 
 
 def _part(whole: Fit, mine: slice, method: Trained) -> Fit:

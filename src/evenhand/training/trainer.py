@@ -18,12 +18,12 @@ from torch import Tensor
 from evenhand.encoders import Vectors
 from evenhand.metrics.catalogue import HISTORY
 from evenhand.objectives import Scored
-from evenhand.samplers.base import Batch, rows
+from evenhand.samplers.base import Batch, is_in, rows
+from evenhand.training.adam import add_gradient
 from evenhand.training.checkpoints import Checkpoints
 from evenhand.training.early_stopping import EarlyStopping
 from evenhand.training.engines import engine_for
 from evenhand.training.evaluation import Evaluator, SpreadEvaluator, best_final
-from evenhand.training.l2 import add_gradient
 from evenhand.training.state import TrainState
 from evenhand.utils import keyed
 from evenhand.utils.errors import DivergedError
@@ -31,32 +31,6 @@ from evenhand.utils.progress import OnEpoch
 from evenhand.utils.stopping import StopSignal
 from evenhand.utils.working_time import working_time
 from evenhand.utils.world import World
-
-
-@dataclass(frozen=True)
-class EpochLog:
-    """What one pass over the data did, one value per replica."""
-
-    loss: np.ndarray
-    hot_share: np.ndarray
-    """Share of hot items among the sampled negatives."""
-    false_share: np.ndarray | None
-    """Share of false negatives among them: items of the user that were held out; None without such a part."""
-    sampler: dict[str, np.ndarray]
-    """What the sampler reports of itself, such as the α it follows."""
-
-
-class Asked:
-    """Whether to pause: somebody asked one of the processes to stop, or rank 0 wants a checkpoint. All agree."""
-
-    def __init__(self, world: World, stop: StopSignal) -> None:
-        self._world, self._stop, self.to_stop = world, stop, False
-
-    def __call__(self, due: Callable[[], bool]) -> bool:
-        said = torch.tensor([int(self._stop()), int(self._world.speaks and due())])
-        stop, save = self._world.total(said).tolist()
-        self.to_stop = self.to_stop or stop > 0
-        return self.to_stop or save > 0
 
 
 class Trainer(TrainState):
@@ -193,9 +167,8 @@ class Trainer(TrainState):
         if self.shares:  # one of them for each positive will do
             place = torch.arange(users.shape[1], device=users.device) % negatives.shape[-1]
             negatives = negatives[:, 0, place].unsqueeze(-1)
-        wanted = users.unsqueeze(-1) * self.train.n_items + negatives
-        place = torch.searchsorted(held_out, wanted).clamp_max(len(held_out) - 1)
-        return torch.stack([hot, (held_out[place] == wanted).double().mean((1, 2))])
+        false = is_in(held_out, users.unsqueeze(-1) * self.train.n_items + negatives)
+        return torch.stack([hot, false.double().mean((1, 2))])
 
     def _check_finite(self, epoch: int) -> None:
         """Raise before a state is evaluated or saved that is no good.
@@ -217,18 +190,30 @@ class Trainer(TrainState):
                 raise DivergedError(problem)
 
 
-_ABSURD_DECAY = 1e6
-"""A weight decay above this overflows the squares in Adam, whatever the learning rate."""
+@dataclass(frozen=True)
+class EpochLog:
+    """What one pass over the data did, one value per replica."""
+
+    loss: np.ndarray
+    hot_share: np.ndarray
+    """Share of hot items among the sampled negatives."""
+    false_share: np.ndarray | None
+    """Share of false negatives among them: items of the user that were held out; None without such a part."""
+    sampler: dict[str, np.ndarray]
+    """What the sampler reports of itself, such as the α it follows."""
 
 
-def too_high(lr: float, decay: float) -> str:
-    """Which setting to blame for numbers that ran away.
+class Asked:
+    """Whether to pause: somebody asked one of the processes to stop, or rank 0 wants a checkpoint. All agree."""
 
-    >>> too_high(0.002, 1e30)
-    'lower --weight-decay, as 1e+30 is probably too high'
-    """
-    name, value = ("--weight-decay", decay) if decay > _ABSURD_DECAY else ("--lr", lr)
-    return f"lower {name}, as {value:g} is probably too high"
+    def __init__(self, world: World, stop: StopSignal) -> None:
+        self._world, self._stop, self.to_stop = world, stop, False
+
+    def __call__(self, due: Callable[[], bool]) -> bool:
+        said = torch.tensor([int(self._stop()), int(self._world.speaks and due())])
+        stop, save = self._world.total(said).tolist()
+        self.to_stop = self.to_stop or stop > 0
+        return self.to_stop or save > 0
 
 
 def _record(epoch: int, log: EpochLog, scored: list[Any], seconds: float) -> dict[str, Any]:
@@ -247,3 +232,17 @@ def _record(epoch: int, log: EpochLog, scored: list[Any], seconds: float) -> dic
             f"{name}@{k}": [one[k].mean(name) for one in scored] for k in scored[0] for name in HISTORY
         }
     return record
+
+
+_ABSURD_DECAY = 1e6
+"""A weight decay above this overflows the squares in Adam, whatever the learning rate."""
+
+
+def too_high(lr: float, decay: float) -> str:
+    """Which setting to blame for numbers that ran away.
+
+    >>> too_high(0.002, 1e30)
+    'lower --weight-decay, as 1e+30 is probably too high'
+    """
+    name, value = ("--weight-decay", decay) if decay > _ABSURD_DECAY else ("--lr", lr)
+    return f"lower {name}, as {value:g} is probably too high"

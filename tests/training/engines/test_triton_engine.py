@@ -19,13 +19,11 @@ if not CUDA:
 from evenhand.data.interactions import Interactions  # noqa: E402
 from evenhand.samplers.auc import AUCSampler  # noqa: E402
 from evenhand.samplers.base import Batch, Sampler, bind, rows  # noqa: E402
-from evenhand.samplers.by_popularity import PopularitySampler  # noqa: E402
 from evenhand.samplers.dynamic import DynamicSampler  # noqa: E402
-from evenhand.samplers.group import GroupSampler  # noqa: E402
-from evenhand.samplers.uniform import UniformSampler  # noqa: E402
+from evenhand.samplers.static import GroupSampler, PopularitySampler, UniformSampler  # noqa: E402
+from evenhand.training.adam import penalty  # noqa: E402
 from evenhand.training.engines.fused_tables import Table, distribution_and_rule  # noqa: E402
 from evenhand.training.engines.triton_engine import FusedSteps  # noqa: E402
-from evenhand.training.l2 import penalty  # noqa: E402
 from evenhand.utils import keyed  # noqa: E402
 
 DEVICE = "cuda" if CUDA else "cpu"

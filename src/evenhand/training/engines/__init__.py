@@ -15,7 +15,7 @@ from evenhand.encoders import MF
 from evenhand.objectives import BPR
 from evenhand.objectives.softmax import Softmax
 from evenhand.objectives.softmax_relatives import BSL, PSL, AUCSoftmax
-from evenhand.samplers import AUCSampler, DynamicSampler, GroupSampler, PopularitySampler, Sampler, UniformSampler
+from evenhand.samplers import AUCSampler, DynamicSampler, GroupSampler, PopularitySampler, UniformSampler
 from evenhand.samplers.counting import compile_problem
 from evenhand.training.engines.base import Engine, Plan
 from evenhand.utils.errors import InputError
@@ -29,8 +29,6 @@ __all__ = ["Engine", "Plan", "check_served", "engine_for", "engine_name"]
 
 _COMPILED = (UniformSampler, PopularitySampler, DynamicSampler, GroupSampler, AUCSampler)
 """Samplers that compiled steps know; a class derived from one may choose otherwise, so it is not among them."""
-
-
 _SHARED = (Softmax, PSL, BSL, AUCSoftmax)
 """Objectives with shared negatives that several processes can train; SL@K looks at all items now and then."""
 
@@ -46,30 +44,18 @@ class Kind:
     """Whether what it needs is installed; what is missing is reported once."""
 
 
-def _plain(work: Work) -> bool:
-    """Gradients that compiled steps have in closed form: two tables, BPR, one negative."""
-    return type(work.encoder) is MF and type(work.objective) is BPR and work.negatives == 1
-
-
-def _known(sampler: Sampler) -> bool:
-    """Whether compiled steps choose as this sampler does."""
-    if isinstance(sampler, AUCSampler) and sampler.rule != "paper":
-        return False
-    return type(sampler) in _COMPILED and not (isinstance(sampler, DynamicSampler) and sampler.top > 1)
-
-
 def _sharded(device: str, shared: bool) -> Callable[[Work], bool]:
     """For work that is split among processes."""
-
-    def serves(work: Work) -> bool:
-        return work.ranks > 0 and work.device == device and work.objective.shares_negatives == shared
-
-    return serves
+    return lambda work: work.ranks > 0 and work.device == device and work.objective.shares_negatives == shared
 
 
 def _compiles(work: Work) -> bool:
-    """Whether compiled steps can do it."""
-    return _plain(work) and _known(work.sampler)
+    """Whether compiled steps can do it: two tables, BPR, one negative, and a choice that they know."""
+    sampler = work.sampler
+    closed_form = type(work.encoder) is MF and type(work.objective) is BPR and work.negatives == 1
+    other_rule = isinstance(sampler, AUCSampler) and sampler.rule != "paper"
+    other_choice = isinstance(sampler, DynamicSampler) and sampler.top > 1
+    return closed_form and type(sampler) in _COMPILED and not other_rule and not other_choice
 
 
 def _triton_serves(work: Work) -> bool:
@@ -108,10 +94,8 @@ ENGINES = {
     ),
     "triton": Kind("triton_engine", "TritonEngine", _triton_serves, _triton_works),
     # The exact repeats of a GPU take kernels that cannot be recorded.
-    "graph": Kind(
-        "torch_engine", "GraphEngine", lambda work: work.device == "cuda" and not work.settings.deterministic
-    ),
-    "torch": Kind("torch_engine", "TorchEngine", lambda work: True),
+    "graph": Kind("base", "GraphEngine", lambda work: work.device == "cuda" and not work.settings.deterministic),
+    "torch": Kind("base", "TorchEngine", lambda work: True),
 }
 
 

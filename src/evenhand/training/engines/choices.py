@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-untyped-def"
 """Which item becomes the negative, compiled: one parallel pass over a batch for each kind of sampler.
 
 Twins of the samplers' `choose`; the formulas stand in `evenhand.samplers`. The body of a parallel trainer only
@@ -7,7 +8,7 @@ calls functions: numba loses what it would write itself into an array that came 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import prange
@@ -113,7 +114,7 @@ class Optimal(NamedTuple):
 
 
 @compiled(error_model="numpy", fastmath=FAST, forceinline=True)
-def dot(users: Any, user: Any, items: Any, item: Any, r: Any) -> Any:
+def dot(users, user, items, item, r):
     total = np.float32(0)
     for k in range(users.shape[2]):
         total += users[r, user, k] * items[r, item, k]
@@ -121,10 +122,7 @@ def dot(users: Any, user: Any, items: Any, item: Any, r: Any) -> Any:
 
 
 @compiled(error_model="numpy", parallel=True)
-def choose_weighted(
-    tables: Any, size: Any, begin: Any, step: Any, order: Any, own: Any, shared: Any, of: Any, users: Any,
-    items: Any, negatives: Any,
-) -> None:  # fmt: skip
+def choose_weighted(tables, size, begin, step, order, own, shared, of, users, items, negatives):
     for task in prange(order.shape[0] * size):
         r, b = task // size, task % size
         user = of[order[r, begin + b]]
@@ -138,10 +136,7 @@ def choose_weighted(
 
 
 @compiled(error_model="numpy", parallel=True)
-def choose_grouped(
-    tables: Any, size: Any, begin: Any, step: Any, order: Any, own: Any, shared: Any, of: Any, users: Any,
-    items: Any, negatives: Any,
-) -> None:  # fmt: skip
+def choose_grouped(tables, size, begin, step, order, own, shared, of, users, items, negatives):
     for task in prange(order.shape[0] * size):
         r, b = task // size, task % size
         user = of[order[r, begin + b]]
@@ -151,10 +146,7 @@ def choose_grouped(
 
 
 @compiled(error_model="numpy", parallel=True, fastmath=FAST)
-def choose_highest(
-    tables: Any, size: Any, begin: Any, step: Any, order: Any, own: Any, shared: Any, of: Any, users: Any,
-    items: Any, negatives: Any,
-) -> None:  # fmt: skip
+def choose_highest(tables, size, begin, step, order, own, shared, of, users, items, negatives):
     for task in prange(order.shape[0] * size):
         r, b = task // size, task % size
         user = of[order[r, begin + b]]
@@ -169,10 +161,7 @@ def choose_highest(
 
 
 @compiled(error_model="numpy", parallel=True, fastmath=FAST)
-def choose_optimal(
-    tables: Any, size: Any, begin: Any, step: Any, order: Any, own: Any, shared: Any, of: Any, users: Any,
-    items: Any, negatives: Any,
-) -> None:  # fmt: skip
+def choose_optimal(tables, size, begin, step, order, own, shared, of, users, items, negatives):
     replicas, n = order.shape[0], tables.beside.shape[2]
     for task in prange(replicas * n if tables.draws == 0 else replicas):
         if tables.draws == 0:
@@ -191,7 +180,7 @@ def choose_optimal(
 
 
 @compiled(error_model="numpy")
-def _follow(alpha: Any, auto: Any, won: Any, size: Any, probes: Any) -> None:
+def _follow(alpha, auto, won, size, probes):
     """Let the running macro-AUC take note of a batch's probes, where α is automatic."""
     for r in range(len(alpha)):
         if auto[r]:
@@ -202,7 +191,7 @@ def _follow(alpha: Any, auto: Any, won: Any, size: Any, probes: Any) -> None:
 
 
 @compiled(error_model="numpy")
-def _share_sample(beside: Any, drawn: Any, pool: Any, items: Any, r: Any, key: Any) -> None:
+def _share_sample(beside, drawn, pool, items, r, key):
     """The uniform draws that a batch shares: its pool, and those that ranks rest on."""
     for j in range(pool.shape[1]):
         pool[r, j] = scaled(uniform(key, j), items.shape[1])
@@ -213,11 +202,9 @@ def _share_sample(beside: Any, drawn: Any, pool: Any, items: Any, r: Any, key: A
 
 @compiled(error_model="numpy", fastmath=FAST)
 def _choose_block(
-    r: Any, first: Any, at: Any, size: Any, begin: Any, order: Any, of: Any, users: Any, items: Any,
-    negatives: Any, key: Any, indptr: Any, own_items: Any, mass: Any, m: Any, p: Any, draws: Any, alpha: Any,
-    gamma: Any, prior: Any, beside: Any, drawn: Any, everything: Any, vectors: Any, seen: Any, base: Any,
-    grown: Any, won: Any, pool: Any,
-) -> None:  # fmt: skip
+    r, first, at, size, begin, order, of, users, items, negatives, key, indptr, own_items, mass, m, p, draws, alpha,
+    gamma, prior, beside, drawn, everything, vectors, seen, base, grown, won, pool,
+):  # fmt: skip
     """The negatives of a block of positives of replica r, in the working space of thread `at`."""
     width = m + 2 * p
     for lane in range(BLOCK):
@@ -240,10 +227,9 @@ def _choose_block(
 
 @compiled(error_model="numpy", fastmath=FAST, forceinline=True)
 def decide_block(
-    r: Any, first: Any, at: Any, size: Any, begin: Any, order: Any, of: Any, users: Any, items: Any,
-    negatives: Any, indptr: Any, mass: Any, m: Any, p: Any, draws: Any, alpha: Any, gamma: Any, prior: Any,
-    beside: Any, drawn: Any, everything: Any, vectors: Any, seen: Any, grown: Any, won: Any,
-) -> None:  # fmt: skip
+    r, first, at, size, begin, order, of, users, items, negatives, indptr, mass, m, p, draws, alpha, gamma, prior,
+    beside, drawn, everything, vectors, seen, grown, won,
+):  # fmt: skip
     """The negatives of a block, of what its positives look at in `seen`."""
     width = m + 2 * p
     _score_block(vectors, beside, everything, r, at)
@@ -265,16 +251,13 @@ def decide_block(
 
 
 @compiled(error_model="numpy")
-def put_beside(beside: Any, items: Any, r: Any, item: Any, j: Any) -> None:
+def put_beside(beside, items, r, item, j):
     for k in range(items.shape[2]):
         beside[r, k, j] = items[r, item, k]
 
 
 @compiled(error_model="numpy", forceinline=True)
-def look_at(
-    indptr: Any, items: Any, mass: Any, m: Any, p: Any, user: Any, key: Any, first: Any, pool: Any, r: Any,
-    seen: Any, base: Any, at: Any, lane: Any,
-) -> None:  # fmt: skip
+def look_at(indptr, items, mass, m, p, user, key, first, pool, r, seen, base, at, lane):
     """Draw what AUC-NS looks at: candidates, negative probes, positive probes."""
     if pool.shape[1]:
         pool_items(indptr, items, user, mass, key, first, m + p, pool, r, seen, at, lane)
@@ -287,7 +270,7 @@ def look_at(
 
 
 @compiled(error_model="numpy", fastmath=FAST)
-def _score_block(vectors: Any, beside: Any, everything: Any, r: Any, at: Any) -> None:
+def _score_block(vectors, beside, everything, r, at):
     """everything[at, lane, j]: the score of each of a block's four users with each item beside the others."""
     dim, n = beside.shape[1], beside.shape[2]
     for lane in range(BLOCK):
@@ -312,10 +295,7 @@ def _score_block(vectors: Any, beside: Any, everything: Any, r: Any, at: Any) ->
 
 
 @compiled(error_model="numpy", fastmath=FAST, forceinline=True)
-def _most_gained(
-    m: Any, p: Any, draws: Any, alpha: Any, harm: Any, observed: Any, prior: Any, drawn: Any,
-    everything: Any, seen: Any, grown: Any, r: Any, at: Any, lane: Any,
-) -> Any:  # fmt: skip
+def _most_gained(m, p, draws, alpha, harm, observed, prior, drawn, everything, seen, grown, r, at, lane):
     """The candidate with the largest Δ⁺·P(TN|x) - Δ⁻·P(FN|x); `grown` holds the scores, and later their exp.
 
     σ(x - p) = eˣ / (eˣ + eᵖ), so each score is exponentiated once; in float64 nothing overflows.

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-untyped-def"
 """Keyed random numbers and draws of unobserved items, compiled: the same numbers as in torch.
 
 Twins of `evenhand.utils.keyed` and of the distributions in `evenhand.samplers`: given a key they draw the same items.
@@ -22,9 +23,9 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _30, _27, _31, _11, _1 = (np.uint64(n) for n in (30, 27, 31, 11, 1))
 
 
-def _fetch(typing: Any, table: Any, r: Any, row: Any, k: Any) -> Any:
+def _fetch(typing, table, r, row, k):
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate(context, builder, signature, arguments):
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
         place = [
             context.cast(builder, a, t, types.intp) for a, t in zip(arguments[1:], signature.args[1:], strict=True)
@@ -44,7 +45,7 @@ fetch: Any = intrinsic(_fetch)
 
 
 @compiled(error_model="numpy", forceinline=True)
-def uniform(key: Any, position: Any) -> Any:
+def uniform(key, position):
     """The number in [0, 1) at a position under a key, as `keyed.uniforms` has it."""
     x = key + (np.uint64(position) + _1) * _GOLDEN
     x = (x ^ (x >> _30)) * _FIRST
@@ -54,13 +55,13 @@ def uniform(key: Any, position: Any) -> Any:
 
 
 @compiled(error_model="numpy", forceinline=True)
-def scaled(number: Any, size: Any) -> Any:
+def scaled(number, size):
     """floor(number · size), never reaching `size` by rounding."""
     return min(np.int64(number * size), size - 1)
 
 
 @compiled(error_model="numpy")
-def free_item(indptr: Any, items: Any, user: Any, place: Any) -> Any:
+def free_item(indptr, items, user, place):
     """The item at `place` among those the user has not seen.
 
     Of a row of own items, entry j lies behind items[j] - j free ones: a binary search without branches.
@@ -79,10 +80,7 @@ def free_item(indptr: Any, items: Any, user: Any, place: Any) -> Any:
 
 
 @compiled(error_model="numpy")
-def free_items(
-    indptr: Any, items: Any, user: Any, mass: Any, key: Any, first: Any, n: Any, found: Any, base: Any,
-    at: Any, lane: Any,
-) -> None:  # fmt: skip
+def free_items(indptr, items, user, mass, key, first, n, found, base, at, lane):
     """n draws for one user at once, into found[at, lane]: they search the same row, so they go in step."""
     start = indptr[user]
     length = indptr[user + 1] - start
@@ -104,7 +102,7 @@ def free_items(
 
 
 @compiled(error_model="numpy")
-def holds(indptr: Any, items: Any, user: Any, item: Any) -> Any:
+def holds(indptr, items, user, item):
     """Whether the user's row has this item."""
     low, end = indptr[user], indptr[user + 1]
     high = end
@@ -118,10 +116,7 @@ def holds(indptr: Any, items: Any, user: Any, item: Any) -> Any:
 
 
 @compiled(error_model="numpy")
-def pool_items(
-    indptr: Any, items: Any, user: Any, mass: Any, key: Any, first: Any, n: Any, pool: Any, r: Any, found: Any,
-    at: Any, lane: Any,
-) -> None:  # fmt: skip
+def pool_items(indptr, items, user, mass, key, first, n, pool, r, found, at, lane):
     """n draws for one user among the items of a pool [R, size], into found[at, lane]; of any item if all are own."""
     size = pool.shape[1]
     for j in range(n):
@@ -136,7 +131,7 @@ def pool_items(
 
 
 @compiled(error_model="numpy")
-def free_item_by_weight(indptr: Any, items: Any, before_item: Any, before_pair: Any, user: Any, place: Any) -> Any:
+def free_item_by_weight(indptr, items, before_item, before_pair, user, place):
     """The same where every item has a weight: both searches are over exact sums of integers."""
     start = indptr[user]
     own = before_pair[start]
@@ -159,7 +154,7 @@ def free_item_by_weight(indptr: Any, items: Any, before_item: Any, before_pair: 
 
 
 @compiled(error_model="numpy")
-def group_and_place(choice: Any, begin: Any, left: Any, user: Any, which: Any, where: Any) -> Any:
+def group_and_place(choice, begin, left, user, which, where):
     """A group by its share, and a place among the group's items that the user has not seen."""
     point = which * (1 - 2**-52) * choice[user, choice.shape[1] - 1]
     group = 0

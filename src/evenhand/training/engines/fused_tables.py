@@ -11,8 +11,7 @@ from torch import Tensor
 from evenhand.samplers.auc import AUCBound
 from evenhand.samplers.base import BoundSampler
 from evenhand.samplers.dynamic import DynamicBound
-from evenhand.samplers.group import GroupBound
-from evenhand.samplers.uniform import StaticBound
+from evenhand.samplers.static import GroupBound, StaticBound
 
 if TYPE_CHECKING:
     from evenhand.data.interactions import Interactions
@@ -116,14 +115,8 @@ def distribution_and_rule(sampler: BoundSampler, train: Interactions) -> tuple[D
         tables = (sampler.choice, sampler.begin, sampler.left, sampler.item_at)
         return Distribution("grouped", indptr, items, None, None, None, *tables), Rule()
     if isinstance(sampler, StaticBound) and sampler.distribution.before_item is not None:
-        return Distribution(
-            "weighted",
-            indptr,
-            items,
-            sampler.distribution.mass,
-            sampler.distribution.before_item,
-            sampler.distribution.before_pair,
-        ), Rule()
+        drawn = sampler.distribution
+        return Distribution("weighted", indptr, items, drawn.mass, drawn.before_item, drawn.before_pair), Rule()
     distribution = Distribution("uniform", indptr, items)
     if isinstance(sampler, DynamicBound):
         return distribution, Rule("hardest", sampler.candidates)

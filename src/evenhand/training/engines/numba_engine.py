@@ -16,8 +16,7 @@ from torch import Tensor
 from evenhand.samplers.auc import AUCBound
 from evenhand.samplers.base import BoundSampler
 from evenhand.samplers.dynamic import DynamicBound
-from evenhand.samplers.group import GroupBound
-from evenhand.samplers.uniform import StaticBound
+from evenhand.samplers.static import GroupBound, StaticBound
 from evenhand.training.engines.base import Engine, Plan
 from evenhand.training.engines.choices import (
     BLOCK,
@@ -100,29 +99,19 @@ class NumbaEngine(Engine):
         tally = np.zeros((3, len(trainer.seeds)))
         threads = min(self._threads, torch.get_num_threads())
         numba.set_num_threads(threads)
-        own_numbers = (trainer.rates(plan.epoch), adam.decay, trainer.l2)
-        lr, decay, l2 = (np.array(values, dtype=np.float64) for values in own_numbers)
+        numbers = (trainer.rates(plan.epoch), adam.decay, trainer.l2)
+        moves = Moves(*(np.array(values, dtype=np.float64) for values in numbers), *CORRECTIONS)
         users, items = (table_of(adam, side, self._sides[side]) for side in (0, 1))
         order, done = plan.order.numpy(), int(adam.steps[0])
         own, shared = (keys.numpy().view(np.uint64) for keys in (plan.own, plan.shared))
         alphas_into(self._tables, trainer.samplers)
-        moves = Moves(lr, decay, l2, *CORRECTIONS)
         for step in range(first, last):
             begin = step * trainer.settings.batch
             size = min(trainer.settings.batch, order.shape[1] - begin)
             self._choose(
-                self._tables,
-                size,
-                begin,
-                step,
-                order,
-                own,
-                shared,
-                self._pairs.users,
-                users.rows,
-                items.rows,
+                self._tables, size, begin, step, order, own, shared, self._pairs.users, users.rows, items.rows,
                 self._bench.negatives,
-            )
+            )  # fmt: skip
             done += 1
             learn(size, begin, threads, order, self._pairs, users, items, self._bench, tally)
             move_tables(size, users, items, moves, self._bench.used, done)
@@ -178,18 +167,13 @@ def choice_of(trainer: Trainer) -> tuple[Any, Weighted | Grouped | Pool | Optima
         mass = sampler.distribution.mass.numpy()
         return choose_highest, Pool(train.indptr, train.items, mass, sampler.candidates)
     if isinstance(sampler, GroupBound):
-        choice, begin, left, item_at = (
-            table.numpy() for table in (sampler.choice, sampler.begin, sampler.left, sampler.item_at)
-        )
-        rows = sampler.regrouped
-        return choose_grouped, Grouped(rows.indptr, rows.items, choice, begin, left, item_at)
+        rows, tables = sampler.regrouped, (sampler.choice, sampler.begin, sampler.left, sampler.item_at)
+        return choose_grouped, Grouped(rows.indptr, rows.items, *(table.numpy() for table in tables))
     assert isinstance(sampler, StaticBound)
     distribution, nothing = sampler.distribution, np.empty(0, dtype=np.int64)
-    before_item, before_pair = (
-        nothing if table is None else table.numpy() for table in (distribution.before_item, distribution.before_pair)
-    )
-    mass = distribution.mass.numpy()
-    return choose_weighted, Weighted(train.indptr, train.items, mass, before_item, before_pair)
+    sums = (distribution.before_item, distribution.before_pair)
+    before = (nothing if table is None else table.numpy() for table in sums)
+    return choose_weighted, Weighted(train.indptr, train.items, distribution.mass.numpy(), *before)
 
 
 def _optimal(trainer: Trainer, first: AUCBound) -> Optimal:

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-untyped-def"
 """The closed-form gradient of BPR over two tables, and Adam, compiled.
 
 A step has parallel passes: every positive finds its negative (`choices`) and its slope; every row of the batch
@@ -8,7 +9,7 @@ number of threads and beside any replicas.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import prange
@@ -81,9 +82,7 @@ class Bench(NamedTuple):
 
 
 @compiled(error_model="numpy", parallel=True)
-def learn(
-    size: Any, begin: Any, parts: Any, order: Any, pairs: Any, users: Any, items: Any, bench: Any, tally: Any
-) -> None:  # fmt: skip
+def learn(size, begin, parts, order, pairs, users, items, bench, tally):
     """The gradients of a step from the negatives on the bench; `tally` [3, R] gathers loss, hot and false share."""
     replicas = order.shape[0]
     for task in prange(replicas * size):
@@ -106,7 +105,7 @@ def learn(
 
 
 @compiled(error_model="numpy", parallel=True)
-def move_tables(size: Any, users: Any, items: Any, moves: Any, used: Any, step: Any) -> None:
+def move_tables(size, users, items, moves, used, step):
     replicas, lazy = used.shape[1], users.clock.size > 0
     mine = _stretches(used, 0, lazy, users.rows.shape[1])
     stretches = mine + _stretches(used, 1, lazy, items.rows.shape[1])
@@ -125,7 +124,7 @@ def move_tables(size: Any, users: Any, items: Any, moves: Any, used: Any, step: 
 
 
 @compiled(error_model="numpy")
-def _stretches(used: Any, side: Any, lazy: Any, rows: Any) -> Any:
+def _stretches(used, side, lazy, rows):
     """How many stretches of a table move; a plain loop, as `used[side].max()` takes two seconds to compile here."""
     most = 0 if lazy else rows
     for r in range(used.shape[1] if lazy else 0):
@@ -134,10 +133,7 @@ def _stretches(used: Any, side: Any, lazy: Any, rows: Any) -> Any:
 
 
 @compiled(error_model="numpy", fastmath=FAST)
-def _slope(
-    r: Any, b: Any, size: Any, begin: Any, order: Any, of: Any, positives: Any, negatives: Any, users: Any,
-    items: Any, losses: Any, slopes: Any,
-) -> None:  # fmt: skip
+def _slope(r, b, size, begin, order, of, positives, negatives, users, items, losses, slopes):
     ahead = order[r, begin + min(b + _AHEAD, size - 1)]
     for k in range(0, users.shape[2], LINE):
         fetch(users, r, of[ahead], k)
@@ -152,10 +148,9 @@ def _slope(
 
 @compiled(error_model="numpy")
 def _sum_up(
-    r: Any, size: Any, begin: Any, order: Any, of: Any, positives: Any, hot: Any, held: Any, held_items: Any,
-    negatives: Any, losses: Any, user_slot: Any, user_touched: Any, user_times: Any, item_slot: Any,
-    item_touched: Any, item_times: Any, used: Any, tally: Any,
-) -> None:  # fmt: skip
+    r, size, begin, order, of, positives, hot, held, held_items, negatives, losses, user_slot, user_touched,
+    user_times, item_slot, item_touched, item_times, used, tally,
+):  # fmt: skip
     """Record what the batch drew, and give each of its rows a place for its gradient."""
     one = np.float32(1)
     loss, hots, false = 0.0, 0, 0
@@ -176,7 +171,7 @@ def _sum_up(
 
 
 @compiled(error_model="numpy")
-def give_slot(slot: Any, touched: Any, times: Any, r: Any, row: Any, used: Any, weight: Any) -> Any:
+def give_slot(slot, touched, times, r, row, used, weight):
     if slot[r, row] >= 0:
         times[r, slot[r, row]] += weight
         return used
@@ -188,10 +183,9 @@ def give_slot(slot: Any, touched: Any, times: Any, r: Any, row: Any, used: Any, 
 
 @compiled(error_model="numpy", fastmath=FAST)
 def _gather(
-    r: Any, part: Any, parts: Any, size: Any, begin: Any, order: Any, of: Any, positives: Any,
-    negatives: Any, slopes: Any, used: Any, users: Any, user_slot: Any, user_gradient: Any, items: Any,
-    item_slot: Any, item_gradient: Any,
-) -> None:  # fmt: skip
+    r, part, parts, size, begin, order, of, positives, negatives, slopes, used, users, user_slot, user_gradient, items,
+    item_slot, item_gradient,
+):  # fmt: skip
     """Sum the gradients of the rows in every `parts`-th slot, in the order of the batch."""
     dim = users.shape[2]
     for slot in range(part, used[0, r], parts):
@@ -218,10 +212,7 @@ def _gather(
 
 
 @compiled(error_model="numpy", fastmath=FAST)
-def _move_stretch(
-    r: Any, begin: Any, used: Any, lazy: Any, step: Any, size: Any, rows: Any, mean: Any, square: Any,
-    clock: Any, slots: Any, gradient: Any, touched: Any, times: Any, moves: Any,
-) -> None:  # fmt: skip
+def _move_stretch(r, begin, used, lazy, step, size, rows, mean, square, clock, slots, gradient, touched, times, moves):
     """Adam on a stretch of all rows or, lazily, of the rows of the batch, each by its own clock.
 
     A row without a gradient moves by decay and momentum alone; L2 pulls a row as often as the batch drew it.
@@ -255,10 +246,7 @@ def _move_stretch(
 
 
 @compiled(error_model="numpy", parallel=True)
-def move_rows(
-    parts: Any, of: Any, positives: Any, negatives: Any, user: Any, positive: Any, negative: Any, users: Any,
-    items: Any, moves: Any, used: Any, step: Any,
-) -> None:  # fmt: skip
+def move_rows(parts, of, positives, negatives, user, positive, negative, users, items, moves, used, step):
     """Adam on one replica from the gradients of its rows: user and positive [B, d], shared negatives [n, d]."""
     _place_rows(
         of, positives, negatives, users.slot, users.touched, users.times, items.slot, items.touched, items.times, used
@@ -273,9 +261,8 @@ def move_rows(
 
 @compiled(error_model="numpy")
 def _place_rows(
-    of: Any, positives: Any, negatives: Any, user_slot: Any, user_touched: Any, user_times: Any, item_slot: Any,
-    item_touched: Any, item_times: Any, used: Any,
-) -> None:  # fmt: skip
+    of, positives, negatives, user_slot, user_touched, user_times, item_slot, item_touched, item_times, used
+):
     """Give every row of the batch a place for its gradient; the shared negatives weigh as much as the positives."""
     one, share = np.float32(1), np.float32(len(of) / len(negatives))
     of_users, of_items = 0, 0
@@ -288,7 +275,7 @@ def _place_rows(
 
 
 @compiled(error_model="numpy", fastmath=FAST)
-def _add_rows(part: Any, parts: Any, used: Any, drawn: Any, found: Any, slots: Any, gradient: Any, first: Any) -> None:
+def _add_rows(part, parts, used, drawn, found, slots, gradient, first):
     """Sum the gradients of the rows in every `parts`-th slot, in the order of the batch."""
     if first:
         for slot in range(part, used, parts):

@@ -13,20 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from evenhand.training.engines import fused_tables as tables
 from evenhand.training.engines.base import Engine, Plan, recording
-from evenhand.training.engines.fused_tables import (
-    LAST,
-    Distribution,
-    Rule,
-    Shape,
-    Table,
-    corrections,
-    distribution_and_rule,
-    gaps,
-    padded,
-    power,
-    shape_for,
-)
+from evenhand.training.engines.fused_tables import LAST, Distribution, Rule, Shape, Table, padded, power
 from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -81,7 +70,7 @@ class FusedSteps:
         self._users, self._items = users, items
         self._pairs = tuple(side.to(torch.int32) for side in pairs)
         self._exact = exact_sums
-        self._shape = shape or shape_for(self.dim, rule)
+        self._shape = shape or tables.shape_for(self.dim, rule)
         self._nothing = torch.zeros(1, dtype=torch.int64, device=self.device)
 
         def new(*size: int, dtype: torch.dtype) -> Tensor:
@@ -97,7 +86,7 @@ class FusedSteps:
         self._decay, self._l2 = (torch.as_tensor(x, dtype=torch.float32).to(self.device) for x in (decay, l2))
         self._step_at, self._taken = new(1, dtype=torch.int64), new(1, dtype=torch.int64)
         self._taken.fill_(taken)
-        self._unbias = [corrections(beta, root).to(self.device) for beta, root in ((0.9, 1), (0.999, 0.5))]
+        self._unbias = [tables.corrections(beta, root).to(self.device) for beta, root in ((0.9, 1), (0.999, 0.5))]
         self._blocks = -(-batch // self._shape.positives)
         self.touched = new(self.replicas, 3, batch, dtype=torch.int32)
         """int32 [R, 3, batch]: users, positives and negatives of the last step; -1 beyond its end."""
@@ -175,23 +164,9 @@ class FusedSteps:
         tensors = [
             *(self._users.rows, self._items.rows, *self._gradients, self._order, *self._pairs),
             *(self._own, self._step_at, self._taken, self._across, self._drawn),
-            *(
-                distribution.indptr,
-                distribution.items,
-                gaps(distribution),
-                distribution.mass,
-                distribution.before_item,
-                distribution.before_pair,
-            ),
-            *(
-                distribution.choice,
-                distribution.begin,
-                distribution.left,
-                distribution.item_at,
-                rule.alpha,
-                rule.gamma,
-                rule.prior,
-            ),
+            *(distribution.indptr, distribution.items, tables.gaps(distribution)),
+            *distribution[3:],  # mass, before_item, before_pair, choice, begin, left, item_at
+            *(rule.alpha, rule.gamma, rule.prior),
             *(hot.view(torch.uint8), held_out if held else None, self._rows_of(held_out) if held else None),
             *(self._l2, self.touched, self._parts),
         ]
@@ -255,20 +230,11 @@ class FusedSteps:
         programs = -(-self.batch // _ROWS)
         kernel = self._adam.move_touched[(3 * programs + 1, self.replicas)]
         clocks = (self._users.clock, self._marks[0], self._items.clock, self._marks[1], self.touched)
-        numbers = (
-            self.n_users,
-            self.n_items,
-            self.batch,
-            programs,
-            self._blocks,
-            self.dim,
-            self._across,
-            self._pitch,
-        )
+        sizes_of = (self.n_users, self.n_items, self.batch, programs, self._blocks, self.dim)
         sizes = self._twice() | {"ROWS": _ROWS}
 
         def launch() -> None:
-            kernel(*self._sides(), *clocks, *self._ends(), *numbers, **sizes)
+            kernel(*self._sides(), *clocks, *self._ends(), *sizes_of, self._across, self._pitch, **sizes)
 
         return launch
 
@@ -299,20 +265,14 @@ class TritonEngine(Engine):
     def _build(self) -> None:
         trainer = self.trainer
         self._adam = adam = trainer.optimisers[0]
-        users, items = (
-            Table(
-                adam.parameters[side].detach(),
-                adam.mean[side],
-                adam.square[side],
-                adam.clocks[side] if adam.lazy else None,
-            )
-            for side in (0, 1)
-        )
+        clocks = adam.clocks if adam.lazy else (None, None)
+        parameters = (table.detach() for table in adam.parameters)
+        users, items = map(Table, parameters, adam.mean, adam.square, clocks)
         self._steps = FusedSteps(
             users,
             items,
             (trainer.users, trainer.items),
-            *distribution_and_rule(trainer.samplers[0], trainer.train),
+            *tables.distribution_and_rule(trainer.samplers[0], trainer.train),
             batch=trainer.settings.batch,
             steps=trainer.steps,
             decay=adam.decay,

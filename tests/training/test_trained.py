@@ -20,7 +20,8 @@ from evenhand.testing import checkerboard
 from evenhand.training import Fit, run
 from evenhand.training.checkpoints import Checkpoints
 from evenhand.training.method import RunOptions
-from evenhand.training.run import refitted, train
+from evenhand.training.run import train
+from evenhand.training.trained import Trained
 from run_cli import evenhand
 
 QUICK = eh.Settings(epochs=8, batch=64, lr=0.05, weight_decay=1e-4)
@@ -93,7 +94,8 @@ def _update(log: eh.Interactions, split: eh.Split, fit: Fit, device: str, **name
 
 
 def _refit(log: eh.Interactions, split: eh.Split, fit: Fit, device: str, **named: Any) -> FactorModel:
-    return refitted(fit, split, MF(dim=8), UniformSampler(), QUICK, device=device, run=RunOptions(**named))
+    method = Trained(UniformSampler(), encoder=MF(dim=8), settings=QUICK)
+    return method.refit(fit, split, device=device, run=RunOptions(**named))
 
 
 @pytest.mark.parametrize("again", [_update, _refit], ids=["update", "refit"])

@@ -14,7 +14,7 @@ from evenhand.encoders import MF, Encoder, LightGCN
 from evenhand.objectives import BPR, BCLoss, CausE, Objective
 from evenhand.samplers import DynamicSampler, PopularitySampler, Sampler, UniformSampler
 from evenhand.training import Settings
-from evenhand.training.l2 import add_gradient, penalty, weights
+from evenhand.training.adam import add_gradient, penalty, weights
 from evenhand.training.trainer import Trainer
 from evenhand.utils.errors import InputError
 
