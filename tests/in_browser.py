@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,25 +41,38 @@ def chromium() -> Iterator[Any]:
 
 @contextmanager
 def opening(browser: Any, pages: Mapping[str, Path]) -> Iterator[Open]:
-    """Opens pages from disk; at the end nothing may have been fetched, and nothing complained."""
-    asked, complaints, contexts = [], [], []
+    """Opens pages from disk, one after the other; at the end nothing may have been fetched, and nothing complained."""
+    asked, complaints = [], []
+    listeners = {
+        "request": lambda request: asked.append(request.url),
+        "console": lambda message: complaints.append(message.text),
+        "pageerror": lambda error: complaints.append(str(error)),
+        "dialog": lambda dialog: (complaints.append(dialog.message), dialog.dismiss()),
+    }
+    tab = _tab(browser)
+    for event, listener in listeners.items():
+        tab.on(event, listener)
 
     def open_one(name: str = "whole", width: int = 1200, scheme: str = "light") -> Any:
-        context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
-        page.goto(pages[name].as_uri())
-        return page
+        tab.goto("about:blank")
+        tab.mouse.move(0, 0)
+        tab.set_viewport_size({"width": width, "height": 800})
+        tab.emulate_media(media="null", color_scheme=scheme)
+        tab.goto(pages[name].as_uri())
+        return tab
 
     yield open_one
-    for context in contexts:
-        context.close()
+    tab.goto("about:blank")
+    for event, listener in listeners.items():
+        tab.remove_listener(event, listener)
     assert set(asked) <= {path.as_uri() for path in pages.values()}
     assert complaints == []
+
+
+@cache
+def _tab(browser: Any) -> Any:
+    """One for all pages: a browser starts a process for each, which takes longer than a page."""
+    return browser.new_context().new_page()
 
 
 def wait_until(page: Any, condition: str, value: Any = None) -> None:
@@ -68,3 +82,12 @@ def wait_until(page: Any, condition: str, value: Any = None) -> None:
             return
         page.wait_for_timeout(50)
     raise AssertionError(f"not within five seconds: {condition}")
+
+
+def serious_barriers(page: Any) -> list[Any]:
+    """What axe finds on a page with all its parts unfolded that keeps someone from using it."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    page.evaluate("for (const part of document.querySelectorAll('details')) part.open = true")
+    found = axe.Axe().run(page).response["violations"]
+    serious = [one for one in found if one["impact"] in ("serious", "critical")]
+    return [(one["id"], [node["target"] for node in one["nodes"]][:3]) for one in serious]

@@ -79,7 +79,7 @@ def loss(x: np.ndarray, als: ALS, users: np.ndarray, items: np.ndarray, of: tupl
 def test_few_gradient_steps_reach_the_exact_solution_with_wide_vectors() -> None:
     log, found = small_log(), []
     for steps in (3, 0):
-        als = ALS(factors=512, alpha=20, l2=30, iterations=8, steps=steps, nu=1)
+        als = ALS(factors=512, alpha=20, l2=30, iterations=4, steps=steps, nu=1)
         users, items = (side[0].double().numpy() for side in als.fit_pairs(log).vectors)
         of = ridges(log, als.alpha, als.l2, als.nu)
         found.append(loss(matrix(log), als, users, items, of))  # type: ignore[arg-type]

@@ -91,7 +91,7 @@ def torture(inputs: Path) -> None:
 def test_ranks_are_killed(inputs: Path) -> None:
     """In a process of its own: what has used OpenMP cannot be copied and use it again."""
     asked = ["--only", "train over 2 ranks", "--kills", "1", "--aimed", "1"]
-    asked += ["--add=--batch 2048 --k 10"]  # ranks wait for each other at every step and for every k
+    asked += ["--add=--batch 2048 --k 10 --epochs 3"]  # ranks wait for each other at every step and for every k
     threads = {"NUMBA_NUM_THREADS": "1"}
     with Program(partial(torture, inputs), *asked, cwd=Path(__file__).parents[2], environment=threads) as process:
         out, err = process.communicate(timeout=300)

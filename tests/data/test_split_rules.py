@@ -4,7 +4,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.simulate import simulate_log
@@ -23,6 +22,8 @@ def shift(data: Interactions, **options) -> object:
 
 def chi_square(counts: np.ndarray, expected: np.ndarray) -> float:
     """The p value of the counts under the expected ones."""
+    from scipy import stats  # here and below: every process of the tests would import it for half a second
+
     return float(stats.chi2.sf(((counts - expected) ** 2 / expected).sum(), df=len(counts) - 1))
 
 
@@ -53,6 +54,8 @@ def test_rounds_have_the_distribution_of_one_draw_at_a_time() -> None:
     kinds, which = np.unique(np.concatenate([fast, slow]), axis=0, return_inverse=True)
     table = [np.bincount(side, minlength=len(kinds)) for side in np.split(which.ravel(), 2)]
     assert len(kinds) == 5
+    from scipy import stats
+
     assert stats.chi2_contingency(table).pvalue > 0.01
 
 

@@ -24,11 +24,16 @@ def answers() -> dict[str, Answer]:
     return made
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-def test_three_questions_side_by_side(browser: Any, tmp_path: Path, width: int) -> None:
-    path = tmp_path / "page.html"
+@pytest.fixture(scope="module")
+def page_of_three(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "page.html"
     path.write_text(audit_page(sample_audit(), sample_story(), answers=answers()), encoding="utf-8")
-    with opening(browser, {"page": path}) as open_one:
+    return path
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_three_questions_side_by_side(browser: Any, page_of_three: Path, width: int) -> None:
+    with opening(browser, {"page": page_of_three}) as open_one:
         page = open_one("page", width=width)
         table = page.locator("#tests table")
         heads = [text.split("\u200a")[0].strip() for text in table.locator("thead th").all_inner_texts()]

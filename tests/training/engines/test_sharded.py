@@ -35,7 +35,7 @@ def log(users: int = 150, items: int = 120, pairs: int = 1500) -> Interactions:
 def make(data: Interactions, method: str, engine: str, updates: str, seeds: tuple[int, ...] = (0, 7)) -> Trainer:
     held_out = data.take(np.arange(len(data)) % 10 == 0)
     train = data.take(np.arange(len(data)) % 10 > 0)
-    settings = Settings(batch=512, lr=0.01, l2=0.01, weight_decay=0.0, engine=engine, updates=updates)  # type: ignore[arg-type]
+    settings = Settings(batch=768, lr=0.01, l2=0.01, weight_decay=0.0, engine=engine, updates=updates)  # type: ignore[arg-type]
     found = parse(method)
     assert isinstance(found, Trained)
     hot = train.popularity >= np.quantile(train.popularity, 0.8)
