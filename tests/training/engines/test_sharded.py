@@ -12,7 +12,9 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.simulate import simulate_log
 from evenhand.encoders import MF
 from evenhand.methods import parse
-from evenhand.training.engines.sharded import ShardedEngine, spread_plan
+from evenhand.objectives.softmax_relatives import SLatKLoss
+from evenhand.training.engines.sharded import ShardedEngine
+from evenhand.training.engines.spread_engine import spread_plan
 from evenhand.training.settings import Settings
 from evenhand.training.trained import Trained
 from evenhand.training.trainer import Trainer
@@ -24,6 +26,7 @@ METHODS = ("rns", "pns", "fairstatic", "dns", "auc-ns:ecdf=16", "auc-ns:ecdf=16:
 SHARED = (
     "softmax:shared=50", "psl:shared=50", "bsl:shared=50", "auc-softmax:shared=50",
     "softmax:shared=50:similarity=inner:positive=true:correction=true",
+    "slatk:shared=50:refresh=1:k=5", "slatk:shared=50:refresh=1:k=5:similarity=inner:positive=true",
 )  # fmt: skip
 EPOCHS = 2
 
@@ -62,6 +65,10 @@ def state_of(trainer: Trainer) -> dict[str, np.ndarray]:
             tables["clock"] = adam.clocks[side].unsqueeze(-1)
         for name, table in tables.items():
             found[f"{name}{side}"] = gathered(world, table, blocks)
+    if isinstance(trainer.loss, SLatKLoss):
+        assert trainer.loss.beta.any(1).all()
+        users = Blocks.of_users(sizes_of(trainer)[0], world.size)
+        found["beta"] = gathered(world, trainer.loss.beta.detach().unsqueeze(-1), users)
     return found
 
 

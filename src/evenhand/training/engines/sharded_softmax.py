@@ -19,8 +19,9 @@ from evenhand.objectives.softmax import SoftmaxLoss
 from evenhand.training.engines import sharded_steps as steps
 from evenhand.training.engines.base import Plan
 from evenhand.training.engines.rows_engine import CompiledMargins
-from evenhand.training.engines.sharded import Asked, ShardedEngine, Share, SpreadPlan
+from evenhand.training.engines.sharded import Asked, ShardedEngine, Share
 from evenhand.training.engines.softmax_rows import add_whole, own_scores, row_gradients, unit_rows, whole_factors
+from evenhand.training.engines.spread_engine import SpreadPlan
 from evenhand.training.engines.steps import Table
 from evenhand.utils import keyed
 
@@ -160,14 +161,14 @@ class ShardedSoftmaxEngine(ShardedEngine):
         ids, which = np.unique(share.ids_drawn, return_inverse=True)
         sums = np.zeros((len(ids), len(self._total)), dtype=np.int64)
         np.add.at(sums, which, self._total.T)
-        owner = self._items.owner(ids)
+        owner = self._items.blocks.owner(ids)
         return [sums[owner == rank] for rank in range(self.world.size)]
 
     def _add_shared(self, r: int, share: SharedShare, sums: np.ndarray, table: Tensor, items: Table) -> None:
         """At the owner: turn the sums of all ranks into gradients of rows."""
         ids, counts = np.unique(share.ids_drawn, return_counts=True)
-        mine = self._items.owner(ids) == self.world.rank
-        row, weight = self._items.local(ids[mine]), (counts[mine] * (self._size / self._n)).astype(np.float32)
+        mine = self._items.blocks.owner(ids) == self.world.rank
+        row, weight = self._items.blocks.local(ids[mine]), (counts[mine] * (self._size / self._n)).astype(np.float32)
         given = torch.from_numpy(sums).double() / (self._size * SLOPE * USER)
         gradient = through_length(self._loss, table[torch.from_numpy(row)].double(), given).float().numpy()
         at_owner = items.slot, items.touched, items.times, items.gradient, self._used
