@@ -12,6 +12,7 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.simulate import simulate_log
 from evenhand.encoders import MF
 from evenhand.methods import parse
+from evenhand.objectives import softmax_relatives
 from evenhand.objectives.softmax_relatives import SLatKLoss
 from evenhand.training.engines.sharded import ShardedEngine
 from evenhand.training.engines.spread_engine import spread_plan
@@ -136,6 +137,31 @@ def test_more_ranks_than_users_and_empty_ranks() -> None:
     expected = alone("dense", "sharded", small=True)
     for answer in on_ranks(4, on_a_rank, "dense", False, True):
         assert all(equal(answer[method], expected[method]) for method in METHODS + SHARED)
+
+
+def edges_on_a_rank(world: World, pairs: int) -> np.ndarray:
+    """β of all users, renewed in blocks of so many pairs, which makes some ranks ask more often than others."""
+    before = softmax_relatives.PAIRS_AT_ONCE
+    softmax_relatives.PAIRS_AT_ONCE = pairs
+    try:
+        trainer = make(log(1200, 300, 40_000), "slatk:shared=100:refresh=1:k=30", "sharded", "sparse")
+        trainer.engine.refresh(1)
+    finally:
+        softmax_relatives.PAIRS_AT_ONCE = before
+    loss = trainer.loss
+    assert isinstance(loss, SLatKLoss)
+    return gathered(world, loss.beta.detach().unsqueeze(-1), Blocks.of_users(1200, world.size))
+
+
+def test_the_edge_of_a_user_depends_on_no_other_user() -> None:
+    expected = edges_on_a_rank(World.alone(), softmax_relatives.PAIRS_AT_ONCE)
+    assert np.array_equal(edges_on_a_rank(World.alone(), 700), expected)
+    for answer in on_ranks(3, edges_on_a_rank, 700):
+        assert np.array_equal(answer, expected)
+    plain = make(log(1200, 300, 40_000), "slatk:shared=100:refresh=1:k=30", "auto", "sparse")
+    plain.engine.refresh(1)
+    assert isinstance(plain.loss, SLatKLoss)
+    assert np.abs(plain.loss.beta.detach().numpy() - expected[..., 0]).max() < 1e-6
 
 
 def order_on_a_rank(world: World, n: int) -> list[list[int]]:
