@@ -152,6 +152,19 @@ def test_a_killed_run_goes_on_with_another_number_of_processes(
     assert same(vectors(tmp_path / "a"), expected)
 
 
+def test_a_killed_run_has_the_edges_of_its_users_back(log: Path, tmp_path: Path) -> None:
+    """SL@K renews β in the third epoch, in whose second step the run is killed."""
+    asked = ("--method", "slatk:shared=32:temperature=0.2:refresh=2:k=5")
+    assert on_ranks(1, command, *once(log, tmp_path / "whole"), *asked)[0][0] == 0
+    assert on_ranks(3, interrupted, "SIGKILL", 8, *once(log, tmp_path / "a"), *asked, lost=(1,))[0][0] == 1
+    (manifest,) = sorted((tmp_path / "a").rglob("*.json"))[-1:]
+    facts = json.loads(manifest.read_text())["facts"]
+    assert (len(facts["history"]), facts["step"]) == (2, 1)
+    ended = on_ranks(2, command, *once(log, tmp_path / "a"), *asked, "--resume")
+    assert [code for code, _, _ in ended] == [0, 0], ended
+    assert same(vectors(tmp_path / "a"), vectors(tmp_path / "whole"))
+
+
 def test_ctrl_c_at_one_rank_saves_and_ends_all(log: Path, tmp_path: Path, expected: list[np.ndarray]) -> None:
     ended = on_ranks(2, interrupted, "SIGINT", 4, *once(log, tmp_path / "a"))
     assert [code for code, _, _ in ended] == [130, 130]

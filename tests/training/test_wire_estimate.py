@@ -38,6 +38,30 @@ def sent(world: World) -> list[tuple[float, float]]:
     return found
 
 
+def renewed(world: World) -> tuple[float, float]:
+    """Of SL@K: bytes a positive beyond those of softmax as estimated, and as counted over one renewal in two epochs."""
+    train = simulate_log(3000, 1500, 30_000, seed=2)
+    trainers = []
+    for name in ("slatk:shared=256:refresh=2", "softmax:shared=256"):
+        method = parse(name)
+        assert isinstance(method, Trained)
+        settings = Settings(batch=1024, l2=0.0, weight_decay=0.0)
+        trainers.append(Trainer(
+            train, MF(dim=16), [method.sampler], (0,), settings, torch.device("cpu"),
+            hot=train.popularity > 20, objective=method.objective,
+        ))  # fmt: skip
+    estimated = [wire_of(trainer.work, train.popularity).bytes for trainer in trainers]
+    before = world.sent
+    for epoch in (1, 2):
+        trainers[0].engine.refresh(epoch)
+    return estimated[0] - estimated[1], (world.sent - before) / (2 * len(train)) * world.size
+
+
+def test_what_renewing_the_edges_of_all_users_sends_is_estimated() -> None:
+    answers = on_ranks(3, renewed)
+    assert np.mean([counted for _, counted in answers]) == pytest.approx(answers[0][0], rel=0.1)
+
+
 def test_bytes_a_positive_are_those_that_were_estimated() -> None:
     answers = on_ranks(2, sent)
     for place, name in enumerate(METHODS):

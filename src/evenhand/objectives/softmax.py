@@ -165,14 +165,7 @@ class SoftmaxLoss(Loss):
 
     def _masked(self, users: Tensor, negatives: Tensor) -> Tensor:
         """bool [B, n]: the users' items are looked up among the negatives, which without a GPU is faster."""
-        distinct, place = negatives.unique(return_inverse=True)
-        column = torch.full((self.n_items,), -1)
-        column[distinct] = torch.arange(len(distinct))
-        owner, items = self.rows_of(users)
-        found = column[items]
-        masked = torch.zeros(len(users), len(distinct), dtype=torch.bool)
-        masked[owner[found >= 0], found[found >= 0]] = True
-        return masked[:, place]
+        return own_among(*self.rows_of(users), len(users), negatives)
 
     def rows_of(self, users: Tensor) -> tuple[Tensor, Tensor]:
         """int64: the training items of users [B], one after the other, and whose they are, as a place in users."""
@@ -216,6 +209,20 @@ def _margin_and_slopes(loss: SoftmaxLoss, batch: Scored, x: Tensor, own: Tensor)
     margin = z.logsumexp(-1)
     margin = torch.where(margin.isneginf(), 2 * _ALL_MASKED, margin)
     return z.sub_(margin.unsqueeze(-1)).exp_().mul_(slope), margin
+
+
+def own_among(owner: Tensor, items: Tensor, n: int, drawn: Tensor) -> Tensor:
+    """bool [n, drawn]: which of the drawn items are among those that each of n users has (`owner`, `items` [pairs]).
+
+    >>> own_among(torch.tensor([0, 1, 1]), torch.tensor([5, 3, 4]), 2, torch.tensor([4, 5, 4])).tolist()
+    [[False, True, False], [True, False, True]]
+    """
+    distinct, place = drawn.unique(return_inverse=True)
+    column = torch.searchsorted(distinct, items).clamp_max_(len(distinct) - 1)
+    found = distinct[column] == items
+    masked = torch.zeros(n, len(distinct), dtype=torch.bool, device=drawn.device)
+    masked[owner[found], column[found]] = True
+    return masked[:, place]
 
 
 def unit_length(vectors: Vectors) -> Vectors:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -14,7 +14,7 @@ from torch.nn.functional import softplus
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Tables
 from evenhand.objectives.base import Scored, check_positive, mine
-from evenhand.objectives.softmax import Softmax, SoftmaxLoss
+from evenhand.objectives.softmax import Softmax, SoftmaxLoss, own_among
 from evenhand.samplers.auc import posterior, prior
 from evenhand.utils import keyed
 from evenhand.utils.errors import InputError, unknown
@@ -23,7 +23,9 @@ Activation = Literal["exp", "tanh", "atan", "relu"]
 _BELOW_ALL = -1e6
 """A β that every score is above."""
 _REFRESH = 0x51A7
-_USERS_AT_ONCE = 2048
+USERS_AT_ONCE, PAIRS_AT_ONCE = 2048, 2**17
+"""Users whose β is renewed together, and how many training items they may have between them."""
+_SCORED_AT_ONCE = 2**14
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,10 @@ class SLatKLoss(SoftmaxLoss):
         first = _BELOW_ALL if of.k >= train.n_items else 0.0
         self.beta = nn.Parameter(torch.full((len(seeds), train.n_users), first, device=device), requires_grad=False)
         """[R, n_users]: the score at which a user's top k begins; a parameter, so that checkpoints hold it."""
+        self.fetch: Callable[[Tensor, int, Tensor], tuple[Tensor, Tensor]] = lambda items, r, ids: (items[r], ids)
+        """Vectors of items of a replica: a table, and where in it they lie; an engine may have to ask other ranks."""
+        self.rounds: Callable[[int], int] = lambda n: n
+        """How often to ask for vectors where it takes n times: as often as the rank that asks most often."""
 
     def of_margin(self, margin: Tensor, own: Tensor, batch: Scored) -> Tensor:
         beta = mine(self.beta, batch).gather(1, batch.users)
@@ -135,22 +141,53 @@ class SLatKLoss(SoftmaxLoss):
         if epoch == 0 or epoch % self.every or self.k >= self.n_items:
             return
         vectors = model()
+        blocks = self._blocks()
         for r, seed in enumerate(self.seeds):
-            users, items = (self.scaled(side[r]) for side in vectors)
-            key = torch.tensor(keyed.key(seed, epoch, _REFRESH), device=items.device)
+            key = torch.tensor(keyed.key(seed, epoch, _REFRESH), device=self.beta.device)
             drawn = (keyed.uniforms(key, self.of.shared) * self.n_items).long()
-            for first in range(0, len(users), _USERS_AT_ONCE):
-                some = torch.arange(first, min(first + _USERS_AT_ONCE, len(users)), device=items.device)
-                self.beta[r, some] = self._quantiles(users[some], items, some, drawn)
+            table, at = self.fetch(vectors.items, r, drawn)
+            others = self.scaled(table[at])
+            for i in range(self.rounds(len(blocks))):
+                first, last = blocks[i] if i < len(blocks) else (0, 0)
+                users = torch.arange(first, last, device=drawn.device)
+                owner, items = self.rows_of(users)
+                table, at = self.fetch(vectors.items, r, items)
+                if len(users):
+                    mine = self.scaled(vectors.users[r, _filled(first, last, USERS_AT_ONCE, users)])
+                    own = self._own(mine, owner, table, at, len(users))
+                    rest = (mine @ others.mT)[: len(users)]
+                    seen = own_among(owner, items, len(users), drawn)
+                    self.beta[r, users] = top_k_edge(own, rest.masked_fill_(seen, -math.inf), self.k)
 
-    def _quantiles(self, vectors: Tensor, items: Tensor, users: Tensor, drawn: Tensor) -> Tensor:
-        """[users]: the k-th largest among the scores of a user's own items and of the drawn others."""
-        owner, mine = self.rows_of(users)
-        place = torch.arange(len(owner), device=users.device) - torch.searchsorted(owner, owner)
-        own = vectors.new_full((len(users), 1 + int(place.max()) if len(place) else 1), -math.inf)
-        own[owner, place] = (vectors[owner] * items[mine]).sum(-1)
-        seen = self.has(users.unsqueeze(-1), drawn) if users.is_cuda else self._masked(users, drawn)
-        return top_k_edge(own, (vectors @ items[drawn].mT).masked_fill_(seen, -math.inf), self.k)
+    def _blocks(self) -> list[tuple[int, int]]:
+        """Users in blocks that have a limited number of items between them, or are a single one."""
+        indptr, found, first = self.indptr.cpu(), [], 0
+        while first < len(indptr) - 1:
+            last = int(torch.searchsorted(indptr, indptr[first] + PAIRS_AT_ONCE, right=True)) - 1
+            last = min(max(last, first + 1), first + USERS_AT_ONCE)
+            found.append((first, last))
+            first = last
+        return found
+
+    def _own(self, users: Tensor, owner: Tensor, table: Tensor, at: Tensor, n: int) -> Tensor:
+        """[n, at most k]: the highest scores of each user's own items, which are rows `at` [pairs] of a table."""
+        scores = users.new_empty(len(owner))
+        for first in range(0, len(owner), _SCORED_AT_ONCE):
+            some = _filled(first, len(owner), _SCORED_AT_ONCE, owner)
+            scored = (users[owner[some]] * self.scaled(table[at[some]])).sum(-1)
+            scores[first : first + _SCORED_AT_ONCE] = scored[: len(owner) - first]
+        order = scores.argsort(descending=True)
+        order = order[owner[order].argsort(stable=True)]
+        place = torch.arange(len(owner), device=owner.device) - torch.searchsorted(owner, owner)
+        best = place < self.k
+        own = scores.new_full((n, 1 + int(place[best].max()) if len(owner) else 1), -math.inf)
+        own[owner[best], place[best]] = scores[order][best]
+        return own
+
+
+def _filled(first: int, last: int, size: int, like: Tensor) -> Tensor:
+    """int64 [size]: first … last-1, the last one repeated: of one shape, so that no row rounds as others make it."""
+    return torch.arange(first, first + size, device=like.device).clamp_max_(last - 1)
 
 
 def top_k_edge(own: Tensor, others: Tensor, k: int) -> Tensor:

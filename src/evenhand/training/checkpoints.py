@@ -32,7 +32,7 @@ from evenhand.utils.world import Blocks, World
 _KEPT = 2
 LONG_EPOCH = 60.0
 """Seconds after which a checkpoint is written even though the epoch is not over."""
-_USERS = re.compile(r"(model|average)\.users|loss\.beta|adam\.0\.(mean|square|clock)\.0|selection\.kept\.[02]")
+_USERS = re.compile(r"(model|average)\.users|loss\.beta|adam\.[01]\.(mean|square|clock)\.0|selection\.kept\.[02]")
 _ITEMS = re.compile(r"(model|average)\.items|adam\.0\.(mean|square|clock)\.1|selection\.kept\.[13]")
 """Tensors [R, n, …] whose rows are spread; all others are alike on every rank."""
 

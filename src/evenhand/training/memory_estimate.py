@@ -16,7 +16,8 @@ import torch
 from evenhand.data.interactions import Interactions
 from evenhand.data.spread_log import SpreadLog
 from evenhand.encoders import Encoder, LightGCN
-from evenhand.objectives import Objective
+from evenhand.objectives import Objective, SLatK
+from evenhand.objectives.softmax_relatives import PAIRS_AT_ONCE, USERS_AT_ONCE
 from evenhand.samplers import AUCSampler, PopularitySampler, Sampler
 from evenhand.samplers.auc import DRAWS, RANKED_AT_ONCE
 from evenhand.training.engines import engine_name
@@ -83,6 +84,7 @@ class Work:
             "ranks": self._ranks(),
             "evaluation": self._evaluation(),
             "rows on their way": self._exchanged(),
+            "where the top k begin": self._edges(),
         }
         if self.objective.shares_negatives:
             # Scores and a mask, and on a GPU the keys it is looked up by; a CPU takes one replica at a time.
@@ -105,6 +107,15 @@ class Work:
         shared = self.objective.shares_negatives
         rows = min(self.n_items, positives + self.negatives if shared else positives * (1 + self.draws_each))
         return self.seeds * (self.n_items * (_FLOAT + 1 + _LONG) + 3 * rows * (self.encoder.dim * _FLOAT + _LONG))
+
+    def _edges(self) -> int:
+        """SL@K: β with Adam's places for it; for a block of users their scores, their items, and the rows of these."""
+        if not isinstance(self.objective, SLatK):
+            return 0
+        pairs, width = min(PAIRS_AT_ONCE, self._split(self.pairs)), self.objective.shared + self.objective.k
+        rows = 3 * min(self.n_items, pairs) * self.encoder.dim if self.ranks > 1 else 0
+        beta = 3 * self.seeds * self._split(self.n_users)
+        return (beta + rows + 2 * USERS_AT_ONCE * width) * _FLOAT + 6 * pairs * _LONG
 
     @property
     def draws_each(self) -> int:

@@ -88,7 +88,7 @@ class Trainer(TrainState):
         plan = self.engine.plan(epoch)
         self.loss.begin_epoch(epoch)
         if self.step == 0:
-            self.loss.refresh(self.model, epoch)
+            self.engine.refresh(epoch)
         while self.step < self.steps:
             last = min(self.steps, self.step + self.engine.stride)
             self.tally += self.engine.run(plan, self.step, last)

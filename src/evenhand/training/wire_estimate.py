@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenhand.objectives import SLatK
+from evenhand.objectives.softmax_relatives import PAIRS_AT_ONCE, USERS_AT_ONCE
 from evenhand.samplers import AUCSampler, DynamicSampler
 from evenhand.training.memory_estimate import Work
 
@@ -45,8 +47,20 @@ def wire_of(work: Work, popularity: np.ndarray) -> Wire:
     sent += several * (2 * _INDEX + dim * _WHOLE)
     if work.objective.shares_negatives:
         sent += _distinct(np.full(work.n_items, shared / work.n_items)) * dim * _WHOLE
+    renewed = _renewed(work, share)
+    rows, sent = asked / own + renewed, sent / own + renewed * (_INDEX + dim * _FLOAT)
     abroad = 1 - 1 / work.ranks  # the rest stays where it is
-    return Wire(own, work.seeds * asked / own, work.seeds * abroad * sent / own)
+    return Wire(own, work.seeds * rows, work.seeds * abroad * sent)
+
+
+def _renewed(work: Work, share: np.ndarray) -> float:
+    """Item rows a positive, on average over epochs, from which SL@K renews β by blocks of users now and then."""
+    of = work.objective
+    if not isinstance(of, SLatK) or of.k >= work.n_items:
+        return 0
+    mine = work.pairs / work.ranks
+    block = min(mine, PAIRS_AT_ONCE, USERS_AT_ONCE * work.pairs / work.n_users)
+    return (_distinct(block * share) / block + of.shared / mine) / of.refresh
 
 
 def _looked_at(work: Work) -> tuple[float, float, float]:

@@ -12,7 +12,10 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.simulate import simulate_log
 from evenhand.encoders import MF
 from evenhand.methods import parse
-from evenhand.training.engines.sharded import ShardedEngine, spread_plan
+from evenhand.objectives import softmax_relatives
+from evenhand.objectives.softmax_relatives import SLatKLoss
+from evenhand.training.engines.sharded import ShardedEngine
+from evenhand.training.engines.spread_engine import spread_plan
 from evenhand.training.settings import Settings
 from evenhand.training.trained import Trained
 from evenhand.training.trainer import Trainer
@@ -24,6 +27,7 @@ METHODS = ("rns", "pns", "fairstatic", "dns", "auc-ns:ecdf=16", "auc-ns:ecdf=16:
 SHARED = (
     "softmax:shared=50", "psl:shared=50", "bsl:shared=50", "auc-softmax:shared=50",
     "softmax:shared=50:similarity=inner:positive=true:correction=true",
+    "slatk:shared=50:refresh=1:k=5", "slatk:shared=50:refresh=1:k=5:similarity=inner:positive=true",
 )  # fmt: skip
 EPOCHS = 2
 
@@ -62,6 +66,10 @@ def state_of(trainer: Trainer) -> dict[str, np.ndarray]:
             tables["clock"] = adam.clocks[side].unsqueeze(-1)
         for name, table in tables.items():
             found[f"{name}{side}"] = gathered(world, table, blocks)
+    if isinstance(trainer.loss, SLatKLoss):
+        assert trainer.loss.beta.any(1).all()
+        users = Blocks.of_users(sizes_of(trainer)[0], world.size)
+        found["beta"] = gathered(world, trainer.loss.beta.detach().unsqueeze(-1), users)
     return found
 
 
@@ -129,6 +137,31 @@ def test_more_ranks_than_users_and_empty_ranks() -> None:
     expected = alone("dense", "sharded", small=True)
     for answer in on_ranks(4, on_a_rank, "dense", False, True):
         assert all(equal(answer[method], expected[method]) for method in METHODS + SHARED)
+
+
+def edges_on_a_rank(world: World, pairs: int) -> np.ndarray:
+    """β of all users, renewed in blocks of so many pairs, which makes some ranks ask more often than others."""
+    before = softmax_relatives.PAIRS_AT_ONCE
+    softmax_relatives.PAIRS_AT_ONCE = pairs
+    try:
+        trainer = make(log(1200, 300, 40_000), "slatk:shared=100:refresh=1:k=30", "sharded", "sparse")
+        trainer.engine.refresh(1)
+    finally:
+        softmax_relatives.PAIRS_AT_ONCE = before
+    loss = trainer.loss
+    assert isinstance(loss, SLatKLoss)
+    return gathered(world, loss.beta.detach().unsqueeze(-1), Blocks.of_users(1200, world.size))
+
+
+def test_the_edge_of_a_user_depends_on_no_other_user() -> None:
+    expected = edges_on_a_rank(World.alone(), softmax_relatives.PAIRS_AT_ONCE)
+    assert np.array_equal(edges_on_a_rank(World.alone(), 700), expected)
+    for answer in on_ranks(3, edges_on_a_rank, 700):
+        assert np.array_equal(answer, expected)
+    plain = make(log(1200, 300, 40_000), "slatk:shared=100:refresh=1:k=30", "auto", "sparse")
+    plain.engine.refresh(1)
+    assert isinstance(plain.loss, SLatKLoss)
+    assert np.abs(plain.loss.beta.detach().numpy() - expected[..., 0]).max() < 1e-6
 
 
 def order_on_a_rank(world: World, n: int) -> list[list[int]]:

@@ -8,7 +8,8 @@ import torch
 from test_sharded import METHODS, SHARED, alone, equal, log, make, state_of
 
 from evenhand.training import engines
-from evenhand.training.engines.sharded_torch import ShardedTorchEngine, from_units, in_units
+from evenhand.training.engines.item_rows import from_units, in_units
+from evenhand.training.engines.sharded_torch import ShardedTorchEngine
 from evenhand.utils import world as world_module
 from evenhand.utils.world import World
 from ranks import on_ranks

@@ -14,7 +14,7 @@ import torch
 from evenhand.encoders import MF
 from evenhand.objectives import BPR
 from evenhand.objectives.softmax import Softmax
-from evenhand.objectives.softmax_relatives import BSL, PSL, AUCSoftmax
+from evenhand.objectives.softmax_relatives import BSL, PSL, AUCSoftmax, SLatK
 from evenhand.samplers import AUCSampler, DynamicSampler, GroupSampler, PopularitySampler, UniformSampler
 from evenhand.samplers.counting import compile_problem
 from evenhand.training.engines.base import Engine, Plan
@@ -29,8 +29,8 @@ __all__ = ["Engine", "Plan", "check_served", "engine_for", "engine_name"]
 
 _COMPILED = (UniformSampler, PopularitySampler, DynamicSampler, GroupSampler, AUCSampler)
 """Samplers that compiled steps know; a class derived from one may choose otherwise, so it is not among them."""
-_SHARED = (Softmax, PSL, BSL, AUCSoftmax)
-"""Objectives with shared negatives that several processes can train; SL@K looks at all items now and then."""
+_SHARED = (Softmax, PSL, BSL, SLatK, AUCSoftmax)
+"""Objectives with shared negatives that several processes can train."""
 
 
 @dataclass(frozen=True)
@@ -119,9 +119,7 @@ def check_served(work: Work) -> None:
         raise InputError(f"{said} each needs a GPU of its own; start as many as there are, or add --device cpu.")
     shared = type(work.objective) in _SHARED and type(work.sampler) in (UniformSampler, PopularitySampler)
     if not shared and not _compiles(work):
-        known = (
-            "rns, pns, fairstatic, dns, auc-ns with one negative for each positive, softmax, psl, bsl and auc-softmax"
-        )
+        known = "rns, pns, fairstatic, dns, auc-ns with one negative for each positive, and the softmax family"
         raise InputError(f"{said} evenhand trains {known}; start other methods in one process.")
     if isinstance(work.sampler, AUCSampler) and not work.draws:
         raise InputError(f"{said} none sees all items, so ranks cannot be exact; ask for auc-ns:ecdf=64.")

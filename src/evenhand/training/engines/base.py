@@ -78,6 +78,10 @@ class Engine(ABC):
         trainer = self.trainer
         return Plan.of(trainer.seeds, epoch, len(trainer.users), trainer.steps, trainer.device)
 
+    def refresh(self, epoch: int) -> None:
+        """Called at the start of an epoch: let the loss renew what it takes from the whole model."""
+        self.trainer.loss.refresh(self.trainer.model, epoch)
+
     @abstractmethod
     def run(self, plan: Plan, first: int, last: int) -> Tensor:
         """Make the steps first…last-1; float64 [3, R]: sums over them of loss, hot share and false share."""

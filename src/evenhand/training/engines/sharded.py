@@ -18,7 +18,7 @@ from torch import Tensor
 
 from evenhand.samplers.auc import AVERAGE
 from evenhand.training.engines import sharded_steps as steps
-from evenhand.training.engines.base import Engine, Plan
+from evenhand.training.engines.base import Plan
 from evenhand.training.engines.choices import Grouped, Optimal, Pool, Weighted
 from evenhand.training.engines.numba_engine import (
     CORRECTIONS,
@@ -29,47 +29,15 @@ from evenhand.training.engines.numba_engine import (
     one_side,
     table_of,
 )
+from evenhand.training.engines.spread_engine import SpreadEngine, SpreadPlan
 from evenhand.training.engines.steps import Moves, Table, move_tables
-from evenhand.utils import keyed
-from evenhand.utils.world import Blocks, Counts, World
+from evenhand.utils.world import Counts
 
 if TYPE_CHECKING:
     from evenhand.training.trainer import Trainer
 
 POSITIVES_A_STRIDE = 2**17
 """Positives of all ranks between two agreements on whether to stop."""
-
-
-@dataclass(frozen=True)
-class SpreadPlan(Plan):
-    """The part of an epoch's plan that one rank needs: `order` holds its own pairs, in the order of the epoch."""
-
-    places: Tensor
-    """int64 [R, own pairs], ascending: where in the epoch they stand."""
-
-
-def spread_plan(world: World, seeds: tuple[int, ...], epoch: int, numbers: Tensor, n_steps: int) -> SpreadPlan:
-    """The order of one process, found by ranks that know their own pairs alone, by their `numbers` among all.
-
-    A pair's place is the rank of its hash. Each rank ranks the hashes of one stretch of the range of 64 bits.
-    """
-    orders, own, shared = Plan.keys(seeds, epoch, n_steps, numbers.device)
-    placed = [_placed(world, keyed.hashes_at(key, numbers)) for key in orders]
-    order, places = (torch.stack(one) for one in zip(*placed, strict=True))
-    return SpreadPlan(order, own, shared, epoch, places)
-
-
-def _placed(world: World, hashes: Tensor) -> tuple[Tensor, Tensor]:
-    """int64, like hashes, of which no two are equal: their order, and how many of all ranks are smaller than each."""
-    order = hashes.argsort()
-    hashes = hashes[order]
-    send = torch.bincount(((hashes >> 32) + 2**31) * world.size >> 32, minlength=world.size).tolist()
-    counts = world.counts(send)
-    received = world.swap(hashes, send, counts)
-    rank = torch.empty_like(received)
-    rank[received.argsort()] = torch.arange(len(received), device=rank.device)
-    before = sum(world.gathered(len(received))[: world.rank])
-    return order, world.swap(rank + before, counts.receive, Counts(tuple(send), counts.most))
 
 
 @dataclass
@@ -118,7 +86,7 @@ class Asked:
     """The most that any rank asks any other for."""
 
 
-class ShardedEngine(Engine):
+class ShardedEngine(SpreadEngine):
     name = "sharded"
 
     ordered: ClassVar[bool] = False
@@ -126,18 +94,15 @@ class ShardedEngine(Engine):
 
     def __init__(self, trainer: Trainer) -> None:
         super().__init__(trainer)
-        self.world = trainer.world
-        batch, replicas, ranks = trainer.settings.batch, len(trainer.seeds), self.world.size
+        batch, replicas = trainer.settings.batch, len(trainer.seeds)
         self.stride = max(1, POSITIVES_A_STRIDE // (batch * replicas))
-        self._n_items = trainer.train.n_items
-        self._items = Blocks.of_items(self._n_items, ranks)
-        self._sizes = np.array([self._items.count(rank) for rank in range(ranks)])
+        self._sizes = self._items.sizes.numpy()
         self._mine = int(self._sizes[self.world.rank])
         self._sides = [one_side(trainer, number, number * max(batch, trainer.negatives)) for number in (0, 1)]
         self._sums = np.zeros(self._sides[1][1].shape, dtype=np.int64)
         self._used = np.zeros((2, replicas), dtype=np.int64)
         self._slot = np.full(replicas * self._n_items, -1, dtype=np.int32)
-        self._row_type = np.int32 if replicas * int(self._sizes.max()) < 2**31 else np.int64
+        self._row_type = np.int32 if self._items.index == torch.int32 else np.int64
         self._ahead: Asked | None = None
         """The step that comes next."""
         self._prepare()
@@ -147,10 +112,6 @@ class ShardedEngine(Engine):
     def _prepare(self) -> None:
         self._tables: Any = choice_of(self.trainer)[1]
         self._look, self._choose, self._width = _looks(self._tables)
-
-    def plan(self, epoch: int) -> SpreadPlan:
-        trainer = self.trainer
-        return spread_plan(self.world, trainer.seeds, epoch, trainer.numbers, trainer.steps)
 
     def run(self, plan: Plan, first: int, last: int) -> Tensor:
         assert isinstance(plan, SpreadPlan)
@@ -234,7 +195,7 @@ class ShardedEngine(Engine):
                 used = steps.place_ids(ids, r * n_items, self._slot, asked, used)
         asked, row = asked[:used], np.empty(used, dtype=self._row_type)
         send = np.zeros(self.world.size, dtype=np.int64)
-        steps.order_slots(n_items, self._items.block, self.world.size, self._sizes, self._slot, asked, row, send)
+        steps.order_slots(n_items, self._items.blocks.block, self.world.size, self._sizes, self._slot, asked, row, send)
         for r, share in enumerate(shares):
             for ids in share.ids:
                 steps.into_slots(ids, r * n_items, self._slot)

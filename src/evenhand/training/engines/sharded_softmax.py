@@ -19,10 +19,19 @@ from evenhand.objectives.softmax import SoftmaxLoss
 from evenhand.training.engines import sharded_steps as steps
 from evenhand.training.engines.base import Plan
 from evenhand.training.engines.rows_engine import CompiledMargins
-from evenhand.training.engines.sharded import Asked, ShardedEngine, Share, SpreadPlan
-from evenhand.training.engines.softmax_rows import add_whole, own_scores, row_gradients, unit_rows, whole_factors
+from evenhand.training.engines.sharded import Asked, ShardedEngine, Share
+from evenhand.training.engines.softmax_rows import (
+    add_columns,
+    add_whole,
+    own_scores,
+    row_gradients,
+    unit_rows,
+    whole_factors,
+)
+from evenhand.training.engines.spread_engine import SpreadPlan
 from evenhand.training.engines.steps import Table
 from evenhand.utils import keyed
+from evenhand.utils.world import Blocks
 
 BLOCK = 352
 """Positives that are multiplied with the negatives together; the sums of up to 512 are exact.
@@ -34,12 +43,37 @@ SLOPE, USER = 2.0**20, 2.0**19
 """Parts of 1 that slopes (of one positive) and users' vectors are rounded to before they are multiplied."""
 
 
+@dataclass(frozen=True)
+class Distinct:
+    """The items among shared negatives, in the order of the ranks that own them."""
+
+    ids: np.ndarray
+    """int64 [m]"""
+    which: np.ndarray
+    """int64 [negatives]: where each negative stands among them."""
+    times: np.ndarray
+    """int64 [m]: how often each was drawn."""
+    cuts: np.ndarray
+    """int64 [ranks + 1]: where those of each rank begin."""
+
+    @staticmethod
+    def of(drawn: np.ndarray, blocks: Blocks) -> Distinct:
+        ids, which, times = np.unique(drawn, return_inverse=True, return_counts=True)
+        owner = blocks.owner(ids)
+        order = np.argsort(owner, kind="stable")
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        cuts = np.searchsorted(owner[order], np.arange(blocks.size + 1))
+        return Distinct(ids[order], place[which], times[order], cuts)
+
+
 @dataclass
 class SharedShare(Share):
     """A share whose positives have gradients of their own, found by the objective."""
 
-    ids_drawn: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    ids_drawn: np.ndarray
     """int64 [negatives]: the shared negatives by id; `drawn` becomes their slots."""
+    distinct: Distinct
     of_users: np.ndarray = field(default_factory=lambda: np.empty((0, 0), dtype=np.float32))
     """float32 [n, d]: gradients of the users of the positives, and of the positives."""
     of_positives: np.ndarray = field(default_factory=lambda: np.empty((0, 0), dtype=np.float32))
@@ -79,7 +113,10 @@ class ShardedSoftmaxEngine(ShardedEngine):
             nothing = np.empty((len(of), 0), dtype=np.int64)
             none = np.empty((1, 0), dtype=np.int64), np.empty(0, dtype=np.float32)
             self._hot[r] += self.trainer.hot.numpy()[drawn].mean()
-            shares.append(SharedShare(place, of, positives, nothing, drawn.copy(), *none, ids_drawn=drawn))
+            distinct = Distinct.of(drawn, self._items.blocks)
+            shares.append(
+                SharedShare(place, of, positives, nothing, drawn.copy(), *none, ids_drawn=drawn, distinct=distinct)
+            )
         return shares
 
     def _step(self, now: Asked, size: int, users: Table, items: Table, tally: np.ndarray) -> None:
@@ -156,18 +193,16 @@ class ShardedSoftmaxEngine(ShardedEngine):
         add_whole(torch.mm(u.T, a, out=self._product).numpy(), self._total)
 
     def _sums_of_shared(self, share: SharedShare) -> list[np.ndarray]:
-        """int64 [distinct, d] for each rank: the gradients of the shared negatives that it has, by ascending id."""
-        ids, which = np.unique(share.ids_drawn, return_inverse=True)
-        sums = np.zeros((len(ids), len(self._total)), dtype=np.int64)
-        np.add.at(sums, which, self._total.T)
-        owner = self._items.owner(ids)
-        return [sums[owner == rank] for rank in range(self.world.size)]
+        """int64 [items, d] for each rank: the gradients of the shared negatives that it has."""
+        sums = np.zeros((len(share.distinct.ids), len(self._total)), dtype=np.int64)
+        add_columns(self._total, share.distinct.which, sums)
+        return np.split(sums, share.distinct.cuts[1:-1])
 
     def _add_shared(self, r: int, share: SharedShare, sums: np.ndarray, table: Tensor, items: Table) -> None:
         """At the owner: turn the sums of all ranks into gradients of rows."""
-        ids, counts = np.unique(share.ids_drawn, return_counts=True)
-        mine = self._items.owner(ids) == self.world.rank
-        row, weight = self._items.local(ids[mine]), (counts[mine] * (self._size / self._n)).astype(np.float32)
+        mine = slice(*share.distinct.cuts[self.world.rank : self.world.rank + 2])
+        row = self._items.blocks.local(share.distinct.ids[mine])
+        weight = (share.distinct.times[mine] * (self._size / self._n)).astype(np.float32)
         given = torch.from_numpy(sums).double() / (self._size * SLOPE * USER)
         gradient = through_length(self._loss, table[torch.from_numpy(row)].double(), given).float().numpy()
         at_owner = items.slot, items.touched, items.times, items.gradient, self._used

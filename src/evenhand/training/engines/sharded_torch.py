@@ -7,7 +7,6 @@ same bits. A rank alone asks nobody, and no step of its waits for the device.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -17,19 +16,19 @@ from torch import Tensor
 
 from evenhand.samplers.auc import AVERAGE, AUCBound
 from evenhand.samplers.base import Batch, Looked, LookingSampler
-from evenhand.training.engines.base import Engine, Plan
+from evenhand.training.engines.base import Plan
 from evenhand.training.engines.fused_tables import LAST, corrections
-from evenhand.training.engines.sharded import SpreadPlan, spread_plan
+from evenhand.training.engines.item_rows import from_units, in_units
+from evenhand.training.engines.spread_engine import SpreadEngine, SpreadPlan
 from evenhand.utils import keyed
-from evenhand.utils.world import Blocks, Counts
 
 if TYPE_CHECKING:
     from evenhand.training.trainer import Trainer
 
 EXACT_ROWS = 256
 """A block has a multiple of so many positives, as many as have exact sums in `sharded_torch_softmax`."""
-_UNIT, _MOST, _LOSS_UNIT = 2.0**50, 2.0**12, 2.0**30
-"""Parts of 1 that gradients and losses are counted in, and where a gradient is cut, as in `sharded_steps`."""
+_LOSS_UNIT = 2.0**30
+"""Parts of 1 that losses are counted in, as in `sharded_steps`."""
 _POSITIVES_A_STRIDE = 2**22
 """Positives of all ranks between two agreements on whether to stop, for which each waits for its device."""
 
@@ -46,21 +45,7 @@ class Positives:
     """int64 [n]"""
 
 
-@dataclass(frozen=True)
-class Fetched:
-    """Item rows of a step, from their owners."""
-
-    table: Tensor
-    """float32 [m, d]"""
-    at: list[Tensor]
-    """Where in the table each of the ids that were asked for lies."""
-    owner: Tensor | None = None
-    """int64 [m]: the rank that has each; None where all are this rank's."""
-    row: Tensor | None = None
-    """int [m]: which row it is there."""
-
-
-class ShardedTorchEngine(Engine):
+class ShardedTorchEngine(SpreadEngine):
     name = "sharded"
 
     largest: ClassVar[int] = 65_536
@@ -68,15 +53,10 @@ class ShardedTorchEngine(Engine):
 
     def __init__(self, trainer: Trainer) -> None:
         super().__init__(trainer)
-        self.world, self.device = trainer.world, trainer.device
-        self._n_items, replicas = trainer.train.n_items, len(trainer.seeds)
+        self.device, replicas = trainer.device, len(trainer.seeds)
         self.stride = max(1, _POSITIVES_A_STRIDE // (trainer.settings.batch * replicas))
         # A little more than a fourth of a batch, whatever the number of ranks.
         self.block = min(self.largest, -(-trainer.settings.batch * 9 // (32 * EXACT_ROWS)) * EXACT_ROWS)
-        self._items = Blocks.of_items(self._n_items, self.world.size)
-        sizes = [self._items.count(rank) for rank in range(self.world.size)]
-        self._sizes = torch.tensor(sizes, device=self.device)
-        self._row_type = torch.int32 if replicas * max(sizes) < 2**31 else torch.int64
         self._slot = [self._new(p.shape[0] * p.shape[1], dtype=torch.int32) for p in trainer.model.parameters()]
         self._unbias = [corrections(beta, root).to(self.device) for beta, root in ((0.9, 1), (0.999, 0.5))]
         self._won, self._kept = self._new(replicas), 0
@@ -88,10 +68,6 @@ class ShardedTorchEngine(Engine):
 
     def _new(self, *shape: int, dtype: torch.dtype = torch.int64) -> Tensor:
         return torch.zeros(shape, dtype=dtype, device=self.device)
-
-    def plan(self, epoch: int) -> SpreadPlan:
-        trainer = self.trainer
-        return spread_plan(self.world, trainer.seeds, epoch, trainer.numbers.to(self.device), trainer.steps)
 
     @torch.no_grad()
     def run(self, plan: Plan, first: int, last: int) -> Tensor:
@@ -136,7 +112,7 @@ class ShardedTorchEngine(Engine):
             shared = shared[0, : sampler.draws] if isinstance(sampler, AUCBound) else shared[0]
             looks.append((looked, shared))
             asked += [(r, part.items), (r, looked), (r, shared)]
-        rows = self._fetched(asked)
+        rows = self._items.fetch(self.trainer.model.items, asked)
         found = []
         self._won.zero_()
         for r, part in enumerate(parts):
@@ -148,7 +124,7 @@ class ShardedTorchEngine(Engine):
         dim = rows.table.shape[1]
         nothing = (self._new(0), self._new(0, dim), self._new(0), self._new(0, dim))
         of_users, user, of_items, item = (torch.cat(one) for one in zip(nothing, *found, strict=True))
-        return (of_users, user), self._returned(rows, of_items, item)
+        return (of_users, user), self._items.give_back(rows, of_items, item)
 
     def _sampler(self, r: int) -> LookingSampler:
         sampler = self.trainer.samplers[r]
@@ -223,47 +199,6 @@ class ShardedTorchEngine(Engine):
             followed = AVERAGE * sampler.alpha.double() + (1 - AVERAGE) * won[r] / (2 * size * sampler.probes)
             sampler.alpha.copy_(followed)
 
-    # ---- rows from their owners and back
-
-    def _fetched(self, asked: Sequence[tuple[int, Tensor]]) -> Fetched:
-        """The rows of items of replicas; each is asked for once."""
-        items = self.trainer.model.items.detach()
-        table, n = items.view(-1, items.shape[-1]), self._n_items
-        if self.world.lone:
-            return Fetched(table, [r * n + ids for r, ids in asked])
-        most = len(self.trainer.seeds) * n
-        keys = torch.cat([(r * n + ids).flatten() for r, ids in asked])
-        distinct, where = torch.unique(self._items.owner(keys % n) * most + keys, return_inverse=True)
-        owner, key = distinct // most, distinct % most
-        row = (key // n * self._sizes[owner] + self._items.local(key % n)).to(self._row_type)
-        send = torch.bincount(owner, minlength=self.world.size).tolist()
-        counts = self.world.counts(send)
-        answer = table.index_select(0, self.world.swap(row, send, counts))
-        came = self.world.swap(answer, counts.receive, Counts(tuple(send), counts.most))
-        parts = where.split([ids.numel() for _, ids in asked])
-        at = [part.view(ids.shape) for part, (_, ids) in zip(parts, asked, strict=True)]
-        return Fetched(came, at, owner, row)
-
-    def _returned(self, rows: Fetched, at: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
-        """Send gradients of fetched rows to their owners; back come rows of this rank, with gradients for them.
-
-        A row with one contribution goes as float32, of which the owner makes the same whole number.
-        """
-        if rows.owner is None or rows.row is None:
-            return at, units
-        times = torch.bincount(at, minlength=len(rows.table))
-        sums = self._new(*rows.table.shape).index_add_(0, at, units)
-        found: list[Tensor] = []
-        values: list[Tensor] = []
-        for chosen in ((times == 1).nonzero().squeeze(1), (times > 1).nonzero().squeeze(1)):
-            send = torch.bincount(rows.owner[chosen], minlength=self.world.size).tolist()
-            counts = self.world.counts(send)
-            found.append(self.world.swap(rows.row[chosen], send, counts).long())
-            given = sums[chosen] if values else from_units(sums[chosen])
-            came = self.world.swap(given, send, counts)
-            values.append(came if values else in_units(came))
-        return torch.cat(found), torch.cat(values)
-
     # ---- Adam
 
     def _move(self, side: int, rows: Tensor, units: Tensor, step: int) -> None:
@@ -299,13 +234,3 @@ class ShardedTorchEngine(Engine):
                 table[rows] = new
             else:
                 table.copy_(new)
-
-
-def in_units(values: Tensor) -> Tensor:
-    """int64: numbers in parts of 1 / UNIT; nan is 0."""
-    return (values.double().nan_to_num_(0.0).clamp_(-_MOST, _MOST) * _UNIT).round_().long()
-
-
-def from_units(sums: Tensor) -> Tensor:
-    """float32"""
-    return (sums.double() / _UNIT).float()

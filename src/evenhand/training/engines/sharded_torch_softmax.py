@@ -10,9 +10,10 @@ from torch import Tensor
 from evenhand.objectives.base import Scored
 from evenhand.objectives.softmax import SoftmaxLoss
 from evenhand.training.engines.base import Plan
-from evenhand.training.engines.sharded import SpreadPlan
+from evenhand.training.engines.item_rows import in_units
 from evenhand.training.engines.sharded_softmax import SLOPE, USER, through_length
-from evenhand.training.engines.sharded_torch import EXACT_ROWS, Positives, ShardedTorchEngine, in_units
+from evenhand.training.engines.sharded_torch import EXACT_ROWS, Positives, ShardedTorchEngine
+from evenhand.training.engines.spread_engine import SpreadPlan
 from evenhand.utils import keyed
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ class ShardedTorchSoftmaxEngine(ShardedTorchEngine):
         trainer, self._size = self.trainer, size
         parts = [self._positives(plan, r, step) for r in range(len(trainer.seeds))]
         drawn = trainer.samplers[0].draw_shared(keyed.uniforms(plan.shared[:, step], self._n))
-        rows = self._fetched([asked for r, part in enumerate(parts) for asked in ((r, part.items), (r, drawn[r]))])
+        asked = [one for r, part in enumerate(parts) for one in ((r, part.items), (r, drawn[r]))]
+        rows = self._items.fetch(trainer.model.items, asked)
         dim = rows.table.shape[1]
         nothing = (self._new(0), self._new(0, dim), self._new(0), self._new(0, dim))
         found, shared = [], []
@@ -55,7 +57,7 @@ class ShardedTorchSoftmaxEngine(ShardedTorchEngine):
                 found.append(self._found(r, part, at, drawn[r], negatives, rows.table, first, tally[:, r]))
             shared.append(self._of_shared(r, drawn[r], negatives))
         of_users, user, of_items, item = (torch.cat(one) for one in zip(nothing, *found, strict=True))
-        returned = self._returned(rows, of_items, item)
+        returned = self._items.give_back(rows, of_items, item)
         own, given = (torch.cat(one) for one in zip(returned, *shared, strict=True))
         return (of_users, user), (own, given)
 
@@ -101,5 +103,6 @@ class ShardedTorchSoftmaxEngine(ShardedTorchEngine):
         gradient = through_length(self._loss, rows.double(), given).float() + self._l2[r] / self._n * rows
         if self.world.lone:
             return self._row(1, r, drawn), in_units(gradient)
-        mine = (self._items.owner(drawn) == self.world.rank).nonzero().squeeze(1)
-        return self._row(1, r, self._items.local(drawn[mine])), in_units(gradient[mine])
+        blocks = self._items.blocks
+        mine = (blocks.owner(drawn) == self.world.rank).nonzero().squeeze(1)
+        return self._row(1, r, blocks.local(drawn[mine])), in_units(gradient[mine])

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numba import prange
 
-from evenhand.training.engines.choices import FAST
 from evenhand.utils.compiled import compiled
 
 _NOTHING = np.float32(-1e30)
@@ -19,6 +18,8 @@ _LOWEST = np.float32(-80)
 """e to this is nothing in single precision."""
 _LOG2E, _ROUND = np.float32(1.4426950408889634), np.float32(12582912.0)
 _BUCKETS = 512
+_PARTS = 2.0**34
+"""Of up to 2¹⁹ numbers, each at most 1, float64 holds the sum in such parts of 1."""
 
 
 @compiled(error_model="numpy")
@@ -54,7 +55,7 @@ def _mark(b: Any, user: Any, indptr: Any, items: Any, column: Any, following: An
             j = following[j]
 
 
-@compiled(error_model="numpy", fastmath=FAST | {"nnan"})
+@compiled(error_model="numpy", fastmath={"contract", "nnan", "nsz"})
 def _row(
     b: Any, x: Any, own: Any, scale: Any, offset: Any, prior: Any, alpha: Any, user: Any, indptr: Any, items: Any,
     column: Any, following: Any, margin: Any,
@@ -69,20 +70,27 @@ def _row(
         for j in range(n):
             x[b, j] += offset[j]
     _mark(b, user, indptr, items, column, following, x, _NOTHING)
-    top, total = max(_NOTHING, _highest(x[b])), np.float32(0)
+    top = max(_NOTHING, _highest(x[b]))
     for j in range(n):
         grown = _exp(max(x[b, j] - top, _LOWEST))
         x[b, j] = grown if x[b, j] > _NOTHING else np.float32(0)
-        total += x[b, j]
     if len(prior):
-        total = np.float32(0)
         for j in range(n):
             x[b, j] *= weights[j]
-            total += x[b, j]
+    total = _sum(x[b])
     margin[b] = top + np.log(total) if total > 0 else 2 * _NOTHING
     share = scale / total if total > 0 else np.float32(0)
     for j in range(n):
         x[b, j] *= share
+
+
+@compiled(error_model="numpy", fastmath={"reassoc"})
+def _sum(x: Any) -> Any:
+    """Σ x of numbers in [0, 1] in whole parts of 2⁻³⁴, which have one sum in any order, however it was compiled."""
+    total = 0.0
+    for j in range(len(x)):
+        total += np.rint(np.float64(x[j]) * _PARTS)
+    return np.float32(total / _PARTS)
 
 
 @compiled(error_model="numpy")
@@ -218,6 +226,14 @@ def add_whole(found: Any, total: Any) -> None:
     for k in prange(len(total)):
         for j in range(total.shape[1]):
             total[k, j] += np.int64(found[k, j])
+
+
+@compiled(error_model="numpy")
+def add_columns(total: Any, which: Any, sums: Any) -> None:
+    """Add the columns of `total` [d, n] to the rows `which` [n] of `sums`."""
+    for j in range(len(which)):
+        for k in range(len(total)):
+            sums[which[j], k] += total[k, j]
 
 
 @compiled(error_model="numpy", parallel=True)
