@@ -111,7 +111,8 @@ def counted(turns: list[dict[str, Any]]) -> dict[str, Any]:
     """The turn of median length among the quiet ones, or among all where there is none."""
     quiet = [one for one in turns if one["others"] <= 0.05]
     found = sorted(quiet or turns, key=lambda one: float(one["seconds"]))
-    return found[len(found) // 2] | {"shortest": found[0]["seconds"], "quiet": len(quiet), "turns": len(turns)}
+    same = {"quiet": len(quiet), "turns": len(turns), "state": turns[-1]["state"]}
+    return found[len(found) // 2] | {"shortest": found[0]["seconds"], **same}
 
 
 def sentence(one: dict[str, Any], other: dict[str, Any]) -> str:
