@@ -94,7 +94,7 @@ def test_a_baseline_is_tuned_on_validation_and_evaluated_as_evaluate_would(small
 def test_a_trained_method_has_all_seeds_and_holds_what_it_is_reported(small: eh.Split, tmp_path: Path) -> None:
     found = entered(tmp_path, "lightgcn/rns", "--epochs", "2", "--layers", "1", "--dim", "8", "--batch", "64")
     assert found.details["held"] == {"batch": 64, "epochs": 2, "layers": 1, "dim": 8}
-    assert set(found.details["search"]["space"]) == {"lr", "l2"}
+    assert set(found.details["search"]["space"]) == {"lr", "l2", "weight_decay"}
     assert len(found.measured["ndcg@5"]) == len(found.measured["epoch"]) == 2
     assert set(found.details["data"]) == {"train", "validation", "test"}
     assert "--layers 1" in found.command

@@ -209,6 +209,10 @@ def test_explain_says_what_will_be_done() -> None:
     assert "20 without a better one, by NDCG@10 of 5 of " in lines[2]
     assert lines[4] == "encoder: mf with vectors of length 8; 2 seeds, side by side, on cpu"
     l2 = "L2 on the rows of a batch, alike for rare and popular items, that validation prefers of 0.001, 0.01, 0.08"
+    one = methods[1].having({"updates": "sparse"})
+    sparse = list(explained(Conditions.of(split(), 2, device="cpu"), [one], encoder, settings))
+    assert sparse[5].startswith(f"rns: engine numba; sparse updates; {l2}; memory about ")
+    l2 += ", or of weight decays on every row of 3, 5, 10 over twice the pairs"
     assert f"engine numba; dense updates; {l2}; ranks from 64 draws, off by at most 0.17 with 95% confid" in lines[5]
     assert lines[6].startswith(f"rns: engine numba; dense updates; {l2}; memory about ")
 

@@ -332,10 +332,11 @@ def _regularisation(work: Work) -> str:
     if used.weight_decay:
         return f"weight decay {used.weight_decay:g} on every row at every step"
     if used.l2 is None:
-        tried = ", ".join(f"{one:g}" for one in work.encoder.l2_tried)
+        values = ", ".join(f"{one:g}" for one in work.encoder.l2_tried)
         pulls = ", ".join(f"{one:g}" for one in work.encoder.pulls_tried)
-        decays = "" if work.sparse else f", or a weight decay on every row of {pulls} over twice the pairs"
-        return f"what validation prefers of L2 {tried} on the rows of a batch, alike for rare and popular items{decays}"
+        decays = "" if work.sparse else f", or of weight decays on every row of {pulls} over twice the pairs"
+        tried = f"{values}{decays}"
+        return f"L2 on the rows of a batch, alike for rare and popular items, that validation prefers of {tried}"
     if used.l2:
         return f"L2 {used.l2:g} on the rows of a batch, alike for rare and popular items"
     return "no L2" if work.objective.lengths_matter else "no L2, as cosines do not depend on lengths"
