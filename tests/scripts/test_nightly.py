@@ -53,7 +53,7 @@ def test_killed_at_every_step_it_ends_where_an_undisturbed_night_does(tmp_path: 
         try:
             database: tuple[str, ...] = (stack.enter_context(server()),)
         except pytest.skip.Exception:
-            database = ()  # tests/data/test_database.py says why
+            database = ()  # tests/postgres_server.py says why
         with Program(killed_nights.main, tmp_path, *database, environment=THREADS) as process:
             out, err = process.communicate(timeout=300)
         assert process.returncode == 0, err

@@ -1,6 +1,7 @@
-"""What lists are audited against, and one pass over all users: every number of an audit is a sum gathered here.
+"""The data that lists are audited against, and the pass over all users that adds up what an audit reports.
 
-Lists meet what users have had, what they wanted, and which items are hot, block by block.
+Lists are compared with users' histories, their test items and the hot items, a block of users at a time; `add_blocks`
+gives the same sums for any number of processes.
 """
 
 from __future__ import annotations
@@ -175,11 +176,13 @@ class Terms:
 Progress = Callable[[str, int, int], None]
 """Called with (what is done, users done, users in all)."""
 Watcher = Callable[[Block, Mapping[str, Mapping[int, Terms]], Mapping[str, Slots]], Mapping[Any, np.ndarray]]
-"""Sees every block, each system's terms by k and its lists; may return further columns to be drawn."""
+"""Sees every block, each system's terms by k and its lists; may return further columns to be bootstrapped."""
 
 
 @dataclass(eq=False)
 class Swept:
+    """What one pass found: moments of the metrics that are means, bootstrap sums of the others, exposure counts."""
+
     systems: tuple[str, ...]
     ks: tuple[int, ...]
     means: dict[int, Moments]

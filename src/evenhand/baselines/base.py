@@ -56,6 +56,7 @@ class Baseline(Method):
         return self.fit_pairs(train, seed, device), self
 
     def description(self) -> dict[str, Any]:
+        # "rival" is the name of the key in model folders, also those from before.
         return {"method": self.label, "rival": {"name": self.name, **self.parameters()}}
 
     def item_model(self, train: Interactions, table: ItemTable) -> ItemWeightModel:

@@ -1,4 +1,4 @@
-"""Lists of any recommender: `evenhand evaluate` measures them, `rerank` makes better ones of them, `audit` asks more.
+"""Commands on lists of any recommender: `evaluate` measures them, `rerank` lowers their bias, `audit` reports.
 
 An audit says how accurate and how biased lists are, and whether that is more than chance.
 """

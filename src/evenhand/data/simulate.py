@@ -2,7 +2,8 @@
 
 Real logs never tell a false negative (liked, but never shown) from a true one; here every unobserved pair
 can be asked, so that a sampler's claims about negatives can be checked. In rounds, a recommender also meets what it
-does to its own data: it shows, users choose, the choices join the log, it learns again.
+does to its own data: it shows, users choose, the choices join the log, it learns again. `simulate_log` makes large
+logs without a truth, for measuring speed.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from evenhand.data.splits import Split, given_split
 from evenhand.utils.errors import InputError
 from evenhand.utils.keyed import keyed_uniform
 
-_TRUTH, _EXPOSURE, _UNIFORM_TEST, _MOMENT, _EXAMINATION = *range(4), 100
-"""Streams of randomness."""
+_TRUTH, _EXPOSURE, _UNIFORM_TEST, _MOMENT, _EXAMINATION = 0, 1, 2, 3, 100
+"""Streams of randomness; every simulated log rests on their numbers, so they stay."""
 _CELLS_AT_ONCE = 2_000_000
 _MOST_CELLS = 10_000_000_000
 _YEAR = 365 * 24 * 3600

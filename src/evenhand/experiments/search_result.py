@@ -188,9 +188,9 @@ class Trial:
     """One point that was tried."""
 
     number: int
-    """Its place among the finished ones, from 1."""
+    """Its place among the finished ones, from 1, which is the starting point."""
     parameters: Mapping[str, Any]
-    """What was searched; 1 is the starting point."""
+    """The values of what was searched."""
     verdict: Verdict
     seconds: float
     """Its share of the time of its run."""

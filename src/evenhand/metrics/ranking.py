@@ -1,7 +1,8 @@
 """How good a list is: accuracy of the first k recommendations, how often they err, and for which items.
 
-Every function is pure: from `hits` (bool [n, k]: does the slot hold a test item of the row's user?) to one
-float64 per user. Slots beyond k are ignored; a row with fewer items than k is a short list.
+Every function is pure and gives one float64 per user, from bool [n, k] slots: does the slot hold a test item of the
+row's user (`hits`), a negative, an item of a group? `unwanted` and `missed` are counts, the numerators of OHR, OCR, UHR
+and UCR. Slots beyond k are ignored; a row with fewer items than k is a short list.
 """
 
 from __future__ import annotations
@@ -137,11 +138,11 @@ def count(marked: np.ndarray, k: int) -> np.ndarray:
     return np.count_nonzero(marked[:, :k], axis=1).astype(np.float64)
 
 
-def share(above: np.ndarray, below: np.ndarray, empty: float) -> np.ndarray:
-    """above / below, and `empty` where there is nothing below.
+def share(numerator: np.ndarray, denominator: np.ndarray, empty: float) -> np.ndarray:
+    """numerator / denominator, and `empty` where the denominator is 0.
 
     >>> share(np.array([1, 0, 3]), np.array([2, 0, 3]), empty=np.nan)
     array([0.5, nan, 1. ])
     """
-    below = np.asarray(below)
-    return np.divide(above, below, out=np.full(below.shape, empty), where=below > 0)
+    denominator = np.asarray(denominator)
+    return np.divide(numerator, denominator, out=np.full(denominator.shape, empty), where=denominator > 0)

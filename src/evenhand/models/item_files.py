@@ -1,4 +1,4 @@
-"""What a file of items says of them: groups to be fair to, rows that meet a condition, titles, and attributes.
+"""What a file of items says of them: groups for a sampler, rows that meet a condition, titles, and attributes.
 
 Attributes become one sparse matrix: categories, numbers, texts and given vectors, each column as it is. What is learned
 of the columns (which categories there are, how rare a word is, where numbers lie) comes from the rows of items that a

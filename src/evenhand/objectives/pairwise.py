@@ -16,6 +16,7 @@ from evenhand.objectives.base import Loss, Objective, Scored
 from evenhand.utils.errors import InputError
 
 _GUARD = 1e-5
+"""Keeps a correlation finite where one side does not vary."""
 
 
 def bpr(positive: Tensor, negative: Tensor) -> Tensor:
@@ -80,7 +81,7 @@ def propensity_weights(popularity: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Reg(Objective):
-    """`(1 - weight)·BPR + weight·r²`, r the Pearson correlation of σ(s_i - s_j) with pop_i over the batch.
+    """REG: `(1 - weight)·BPR + weight·r²`, r the Pearson correlation of σ(s_i - s_j) with pop_i over the batch.
 
     Batches of fewer than about a hundred make r noisy.
     """
@@ -103,13 +104,13 @@ class RegLoss(Loss):
         self.popularity, self.weight = popularity, weight
 
     def forward(self, batch: Scored) -> Tensor:
-        accuracy = bpr(batch.s_positive, batch.s_negative).mean((1, 2))
+        ranking = bpr(batch.s_positive, batch.s_negative).mean((1, 2))
         if self.weight == 0:
-            return accuracy
+            return ranking
         margin = torch.sigmoid(batch.s_positive.unsqueeze(-1) - batch.s_negative)
         popularity = self.popularity[batch.positives].unsqueeze(-1).expand_as(margin)
         r = correlation(margin.flatten(1), popularity.flatten(1))
-        return (1 - self.weight) * accuracy + self.weight * r.square()
+        return (1 - self.weight) * ranking + self.weight * r.square()
 
 
 def correlation(a: Tensor, b: Tensor) -> Tensor:

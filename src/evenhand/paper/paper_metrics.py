@@ -31,6 +31,16 @@ from evenhand.utils.atomic import atomic_file
 _CHUNK_SCORES = 2**22
 MOST_CELLS = 2 * 10**9
 """Every cell of users × items is scored; beyond this many, that is not worth the time."""
+REFERENCE = "auc-ns"
+"""Every other row is compared with this one."""
+COMPARED = ("precision", "ndcg", "ohr")
+"""Metrics that the paper's claims are about."""
+
+_UNREADABLE = (OSError, ValueError, LookupError, EOFError, RuntimeError, BadZipFile, zlib.error)
+"""What a damaged file may raise: numpy and zipfile raise many kinds of errors."""
+
+Runs = dict[int, list[UserMetrics]]
+"""k → one per seed."""
 
 
 def mse(user_vectors: Tensor, item_vectors: Tensor, liked: Interactions) -> float:
@@ -73,18 +83,6 @@ def mse_per_seed(vectors: tuple[Tensor, Tensor] | None, split: Split) -> list[fl
         return [math.nan]
     liked = split.train.union(split.validation, split.test)
     return [mse(*replica, liked) for replica in zip(*vectors, strict=True)]
-
-
-REFERENCE = "auc-ns"
-"""Every other row is compared with this one."""
-COMPARED = ("precision", "ndcg", "ohr")
-"""Metrics that the paper's claims are about."""
-
-_UNREADABLE = (OSError, ValueError, LookupError, EOFError, RuntimeError, BadZipFile, zlib.error)
-"""What a damaged file may raise: numpy and zipfile raise many kinds of errors."""
-
-Runs = dict[int, list[UserMetrics]]
-"""k → one per seed."""
 
 
 def store(folder: Path, label: str, runs: Runs) -> None:

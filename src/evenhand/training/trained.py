@@ -1,4 +1,8 @@
-"""Methods that are trained in epochs: any encoder with any sampler and any objective."""
+"""Methods that are trained in epochs: any encoder with any sampler and any objective.
+
+How such a method is fitted (what was left open is chosen on validation first), fitted again to everything, updated with
+newer pairs, trained side by side with others, and what `--explain` says of it.
+"""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Trainer(TrainState):
             checkpoints.keep(self, stopping, history, working_time() - began)
 
         with StopSignal().listening() as stop, checkpoints.divergence_explained():
-            asked = Asked(self.world, stop)
+            asked = PauseVote(self.world, stop)
             while len(history) < epochs and not stopping.finished:
                 epoch = len(history)
                 if epoch and self.world.agree(working_time() - began > seconds):
@@ -203,7 +203,7 @@ class EpochLog:
     """What the sampler reports of itself, such as the α it follows."""
 
 
-class Asked:
+class PauseVote:
     """Whether to pause: somebody asked one of the processes to stop, or rank 0 wants a checkpoint. All agree."""
 
     def __init__(self, world: World, stop: StopSignal) -> None:

@@ -129,9 +129,7 @@ def first_rows(world: World, n: int, columns: Sequence[np.ndarray]) -> np.ndarra
 
 
 def as_ordered(numbers: np.ndarray) -> np.ndarray:
-    """uint64: numbers of any kind, none of them NaN, as integers in the same order."""
-    if numbers.dtype.kind != "f":
-        return numbers.astype(np.uint64)
+    """uint64: numbers, none of them NaN, taken as float64, as integers in the same order."""
     bits = (numbers.astype(np.float64) + 0.0).view(np.uint64)  # adding nothing makes -0.0 and 0.0 the same
     sign = np.uint64(2**63)
     return np.where(bits & sign, ~bits, bits | sign)

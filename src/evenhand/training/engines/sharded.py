@@ -81,7 +81,7 @@ class Asked:
     items: np.ndarray
     """int64 [slots]: replica · n_items + item."""
     wanted: list[np.ndarray] = field(default_factory=list)
-    """Rows of its own that each rank asks this one for, once they have been told."""
+    """Rows of its own that each rank asks this one for, once the ranks have exchanged them."""
     most: int = 0
     """The most that any rank asks any other for."""
 

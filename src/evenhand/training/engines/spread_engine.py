@@ -27,9 +27,10 @@ class SpreadPlan(Plan):
 
 
 def spread_plan(world: World, seeds: tuple[int, ...], epoch: int, numbers: Tensor, n_steps: int) -> SpreadPlan:
-    """The order of one process, found by ranks that know their own pairs alone, by their `numbers` among all.
+    """The order that a single process would use, found by processes that each know only their own pairs.
 
-    A pair's place is the rank of its hash. Each rank ranks the hashes of one stretch of the range of 64 bits.
+    `numbers` are the pairs' numbers among all. A pair's place is the position of its hash among all hashes; each
+    process sorts one stretch of the 64 bits.
     """
     orders, own, shared = Plan.keys(seeds, epoch, n_steps, numbers.device)
     placed = [_placed(world, keyed.hashes_at(key, numbers)) for key in orders]
@@ -65,7 +66,7 @@ class SpreadEngine(Engine):
 
     def refresh(self, epoch: int) -> None:
         loss = self.trainer.loss
-        if isinstance(loss, SLatKLoss):
+        if isinstance(loss, SLatKLoss):  # its quantiles need the vectors of items, which lie on other ranks
             loss.fetch, loss.rounds = self._vectors, lambda n: max(self.world.gathered(n))
         super().refresh(epoch)
 
