@@ -734,6 +734,7 @@ def test_the_seconds_of_training_are_not_those_of_compiling(
 ) -> None:
     now = [0.0]
     monkeypatch.setattr(working_time, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(working_time, "_took", [])
 
     def wait(*_: Any) -> None:
         with working_time.compiling() if compiles else nullcontext():
