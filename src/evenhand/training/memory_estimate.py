@@ -21,6 +21,7 @@ from evenhand.objectives.softmax_relatives import PAIRS_AT_ONCE, USERS_AT_ONCE
 from evenhand.samplers import AUCSampler, PopularitySampler, Sampler
 from evenhand.samplers.auc import DRAWS, RANKED_AT_ONCE
 from evenhand.training.engines import engine_name
+from evenhand.training.engines.fused_tables import message_length
 from evenhand.training.settings import Settings, is_sparse
 from evenhand.utils.errors import InputError, RunError
 from evenhand.utils.memory import available_bytes, gigabytes, is_shortage
@@ -65,6 +66,11 @@ class Work:
         return is_sparse(self.settings.updates, self.encoder, self.n_users + self.n_items)
 
     @property
+    def item_bytes(self) -> int:
+        """Item rows with Adam's mean and square and whole-number sums of their gradients, and two numbers a row."""
+        return self.seeds * self.n_items * (self.encoder.dim * (3 * _FLOAT + _LONG) + 2 * _FLOAT)
+
+    @property
     def draws(self) -> int | None:
         """Draws that a rank rests on, 0 for the exact one; None where the sampler asks for no ranks."""
         return self.sampler.draws(self.n_items) if isinstance(self.sampler, AUCSampler) else None
@@ -104,6 +110,10 @@ class Work:
         if not self.ranks:
             return 0
         positives = self._split(self.settings.batch)
+        if self.engine == "triton-ranks":
+            return (
+                self.item_bytes + self.seeds * (self.ranks + 1) * positives * message_length(self.encoder.dim) * _FLOAT
+            )
         shared = self.objective.shares_negatives
         rows = min(self.n_items, positives + self.negatives if shared else positives * (1 + self.draws_each))
         return self.seeds * (self.n_items * (_FLOAT + 1 + _LONG) + 3 * rows * (self.encoder.dim * _FLOAT + _LONG))
@@ -139,12 +149,13 @@ class Work:
             return moved * (_FLOAT + _LONG) + rows * _FLOAT
         if self.engine in ("numba", "rows"):
             return moved * _FLOAT + rows * _FLOAT
-        return tables * 2 if self.engine == "triton" else tables + 3 * moved * _FLOAT
+        return tables * 2 if self.engine.startswith("triton") else tables + 3 * moved * _FLOAT
 
     def _pairs(self) -> int:
         """Orders of the epoch, the sort that makes one, users and items of every pair, and the distributions."""
         pairs = self._split(self.pairs)
-        order = self.seeds * pairs * (_LONG + (_FLOAT if self.engine == "triton" else _LONG if self.ranks else 0))
+        each = _LONG + _FLOAT * self.engine.startswith("triton")
+        order = self.seeds * pairs * each * (2 if self.ranks else 1)
         weights = pairs * _LONG * (isinstance(self.sampler, PopularitySampler) + (self.engine != "numba"))
         return order + pairs * (3 * _LONG + 2 * _LONG + 2 * _FLOAT) + weights + 3 * self._split(self.n_users) * _LONG
 
@@ -156,7 +167,7 @@ class Work:
         beside = self.seeds * self.encoder.dim * among * _FLOAT
         if self.engine == "numba":
             return prior + beside + (os.cpu_count() or 1) * _BLOCK * among * _FLOAT
-        if self.engine == "triton":
+        if self.engine.startswith("triton"):
             return prior + beside
         return prior + (beside if self.draws else 4 * RANKED_AT_ONCE[self.device] * _FLOAT)
 

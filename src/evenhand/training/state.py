@@ -58,7 +58,8 @@ class TrainState:
             held_out = spread(held_out, self.world)
         self.train = mine = _mine(train if log is None else log)
         self.held_out = None if held_out is None else _mine(held_out)
-        together = device.type == "cuda" and not self.work.engine.startswith("sharded")
+        engine = self.work.engine
+        together = engine.startswith("triton") or (device.type == "cuda" and not engine.startswith("sharded"))
         self.samplers = [bind(samplers, mine, device)] if together else _bind(samplers, mine, device)
         self.shares = objective.shares_negatives
         """Whether all positives of a batch have the same negatives."""

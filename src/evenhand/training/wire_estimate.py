@@ -13,6 +13,7 @@ import numpy as np
 from evenhand.objectives import SLatK
 from evenhand.objectives.softmax_relatives import PAIRS_AT_ONCE, USERS_AT_ONCE
 from evenhand.samplers import AUCSampler, DynamicSampler
+from evenhand.training.engines.fused_tables import message_length
 from evenhand.training.memory_estimate import Work
 
 FEWEST = 8192
@@ -34,6 +35,8 @@ class Wire:
 def wire_of(work: Work, popularity: np.ndarray) -> Wire:
     """The traffic of training over `work.ranks` processes; `popularity` [n_items] counts the pairs of all."""
     own = min(work.settings.batch, work.pairs) / work.ranks
+    if work.engine == "triton-ranks":  # what a positive says goes to all others
+        return Wire(own, 0, work.seeds * (work.ranks - 1) * message_length(work.encoder.dim) * _FLOAT)
     share = popularity / max(1, popularity.sum())
     positive = own * share
     uniform, shared, known = _looked_at(work)

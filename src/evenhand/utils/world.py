@@ -111,7 +111,7 @@ class World:
         self.joined = False
         """Whether a launcher started this process; it may be the only one."""
         self.sent = 0
-        """Bytes sent to other ranks so far by `exchange` and `swap`."""
+        """Bytes sent to other ranks so far by `exchange`, `swap` and `gather`."""
         self._gpus: Any = None
         """The NCCL group, by which messages on GPUs go; None unless every rank has one of its own."""
         self.lone = size == 1
@@ -246,6 +246,14 @@ class World:
         with _connected():
             dist.all_reduce(summed, group=self._gpus if tensor.is_cuda else None)
         return summed
+
+    def gather(self, mine: Tensor, everyone: Tensor) -> None:
+        """Fill `everyone` [ranks, ...] with what each has as `mine` [...], which is of one shape for all."""
+        import torch.distributed as dist
+
+        self.sent += (self.size - 1) * mine.element_size() * mine.numel()
+        with _connected():
+            dist.all_gather_into_tensor(everyone.view(-1), mine.view(-1), group=self._gpus if mine.is_cuda else None)
 
     def agree(self, value: int) -> int:
         """The value of rank 0, everywhere."""

@@ -36,10 +36,12 @@ def log(users: int = 150, items: int = 120, pairs: int = 1500) -> Interactions:
     return simulate_log(users, items, pairs, seed=3)
 
 
-def make(data: Interactions, method: str, engine: str, updates: str, seeds: tuple[int, ...] = (0, 7)) -> Trainer:
+def make(
+    data: Interactions, method: str, engine: str, updates: str, seeds: tuple[int, ...] = (0, 7), batch: int = 768
+) -> Trainer:
     held_out = data.take(np.arange(len(data)) % 10 == 0)
     train = data.take(np.arange(len(data)) % 10 > 0)
-    settings = Settings(batch=768, lr=0.01, l2=0.01, weight_decay=0.0, engine=engine, updates=updates)  # type: ignore[arg-type]
+    settings = Settings(batch=batch, lr=0.01, l2=0.01, weight_decay=0.0, engine=engine, updates=updates)  # type: ignore[arg-type]
     found = parse(method)
     assert isinstance(found, Trained)
     hot = train.popularity >= np.quantile(train.popularity, 0.8)

@@ -80,9 +80,19 @@ def _triton_works() -> bool:
     return problem is None
 
 
+_ITEMS_ON_EACH = 16 * 10**9
+"""Bytes up to which item rows, with Adam's memory and sums of gradients, lie on every GPU; a number that does not
+depend on the GPU, nor on how many there are, so that neither changes a model."""
+
+
+def _items_lie_on_each(work: Work) -> bool:
+    return work.ranks > 0 and _triton_serves(work) and work.item_bytes <= _ITEMS_ON_EACH
+
+
 ENGINES = {
     "sharded": Kind("sharded", "ShardedEngine", _sharded("cpu", False)),
     "sharded-softmax": Kind("sharded_softmax", "ShardedSoftmaxEngine", _sharded("cpu", True)),
+    "triton-ranks": Kind("triton_ranks", "TritonRanksEngine", _items_lie_on_each, _triton_works),
     "sharded-torch": Kind("sharded_torch", "ShardedTorchEngine", _sharded("cuda", False)),
     "sharded-torch-softmax": Kind("sharded_torch_softmax", "ShardedTorchSoftmaxEngine", _sharded("cuda", True)),
     "numba": Kind("numba_engine", "NumbaEngine", lambda work: work.device == "cpu" and _compiles(work), _openmp_works),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from evenhand.data.interactions import Interactions
 
 
+LOSS_UNIT = 2.0**30
+"""Parts of 1 that losses of several processes are counted in, as in `sharded_steps`."""
 LAST = 20_000
 """From this number of steps on, Adam's bias corrections are 1 in float32."""
 
@@ -73,6 +76,18 @@ class Table(NamedTuple):
     square: Tensor
     clock: Tensor | None = None
     """int32 [R, n]: how often each row moved; given, only the rows that a batch touches move."""
+
+
+class Ranks(NamedTuple):
+    """How processes share a batch: each learns from its own users' positives, and item rows lie on all of them."""
+
+    size: int
+    pairs: int
+    """Of all of them."""
+    lanes: int
+    """The most positives of a batch that any of them has."""
+    gather: Callable[[Tensor, Tensor], None] | None
+    """Puts what each of them says [...] side by side [size, ...]; None where one asks nobody."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +156,11 @@ def corrections(beta: float, root: float) -> Tensor:
     """float32: what undoes Adam's bias after 0, 1, 2… steps; the first is never used."""
     past = torch.arange(LAST + 1, dtype=torch.float64).clamp_min(1)
     return ((1 - beta**past) ** -root).float()
+
+
+def message_length(dim: int) -> int:
+    """Numbers that one positive says to all processes: its user's row and five more, to a multiple of 16 bytes."""
+    return -(-(dim + 5) // 4) * 4
 
 
 def power(n: int) -> int:

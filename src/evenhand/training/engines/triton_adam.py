@@ -38,13 +38,13 @@ def _moved(
 
 @triton.jit
 def _tallied(parts, tally, r, replicas, blocks, STRIDE: tl.constexpr):
-    """Add this step's means of loss, hot share and false share to the tally [3, R]."""
+    """Add this step's means of loss, hot share and false share to the tally [3, R]; without blocks, nothing."""
     place = tl.arange(0, STRIDE)
     positives = tl.zeros((STRIDE,), tl.float64)
     for first in range(0, blocks, STRIDE):
         inside = first + place < blocks
         positives += tl.load(parts + 3 * blocks + first + place, mask=inside, other=0.0).to(tl.float64)
-    n = tl.sum(positives)
+    n = tl.maximum(tl.sum(positives), 1.0)
     for what in tl.static_range(3):
         total = tl.zeros((STRIDE,), tl.float64)
         for first in range(0, blocks, STRIDE):

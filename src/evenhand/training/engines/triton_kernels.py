@@ -264,18 +264,25 @@ def _add(gradient, where, value, mask, EXACT: tl.constexpr):
 
 
 @triton.jit
+def _is_held(u, negative, live, n_items, held, held_at):
+    """Whether each negative is a held-out item of its user."""
+    start = tl.load(held_at + u, mask=live, other=0)
+    count = tl.load(held_at + u + 1, mask=live, other=0) - start
+    wanted = u.to(tl.int64) * n_items + negative
+    passed = count_up_to(held, start, count, wanted, False)
+    last = tl.load(held + start + passed - 1, mask=live & (passed > 0), other=-1)
+    return live & (last == wanted)
+
+
+@triton.jit
 def _leave_sums(parts, block, blocks, u, negative, loss, live, n_items, hot, held, held_at, HELD: tl.constexpr):
     """Sums over this program's positives, for the tally: loss, hot negatives, false negatives, positives."""
     is_hot = tl.load(hot + negative, mask=live, other=0)
     tl.store(parts + block, tl.sum(tl.where(live, loss, 0.0)))
     tl.store(parts + blocks + block, tl.sum((is_hot != 0).to(tl.float32)))
     if HELD:
-        start = tl.load(held_at + u, mask=live, other=0)
-        count = tl.load(held_at + u + 1, mask=live, other=0) - start
-        wanted = u.to(tl.int64) * n_items + negative
-        passed = count_up_to(held, start, count, wanted, False)
-        last = tl.load(held + start + passed - 1, mask=live & (passed > 0), other=-1)
-        tl.store(parts + 2 * blocks + block, tl.sum((live & (last == wanted)).to(tl.float32)))
+        false = _is_held(u, negative, live, n_items, held, held_at)
+        tl.store(parts + 2 * blocks + block, tl.sum(false.to(tl.float32)))
     tl.store(parts + 3 * blocks + block, tl.sum(live.to(tl.float32)))
 
 
@@ -283,21 +290,32 @@ def _leave_sums(parts, block, blocks, u, negative, loss, live, n_items, hot, hel
 def learn(
     user_table, item_table, user_gradient, item_gradient, order, users, items, own, step_at, taken,
     across, drawn, indptr, row_items, gaps, mass, before_item, before_pair, choice, begin, left, item_at,
-    alpha, gamma, prior, hot, held, held_at, l2, touched, parts,
-    n_pairs, n_users, n_items, dim, steps, batch, n_groups, blocks, pitch,
+    alpha, gamma, prior, hot, held, held_at, l2, touched, parts, cuts, places, said,
+    n_pairs, n_users, n_items, dim, steps, batch, n_groups, blocks, pitch, of_all, lanes, wide, message,
     DRAWN: tl.constexpr, CHOICE: tl.constexpr, M: tl.constexpr, K: tl.constexpr, DRAWS: tl.constexpr,
-    GROUPS: tl.constexpr, EXACT: tl.constexpr, HELD: tl.constexpr,
+    GROUPS: tl.constexpr, EXACT: tl.constexpr, HELD: tl.constexpr, SPREAD: tl.constexpr,
     BB: tl.constexpr, D: tl.constexpr, W: tl.constexpr, PART: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """BB positives of one replica: their negatives, their loss and their part of the gradients."""
+    """BB positives of one replica: their negatives, their loss and their part of the gradients.
+
+    With SPREAD, this process has only some positives of a batch: those from `cuts` [R, steps + 1] on in `order`, which
+    stand at `places` of the batch. What items get from them is `said` [R, lanes, message] to all, and added by
+    `add_items`: the user's row, then positive, negative, slope, loss, and whether the negative was held out.
+    """
     block, r = tl.program_id(0), tl.program_id(1).to(tl.int64)
     step = tl.load(step_at)
     if (block == 0) & (r == 0):
         tl.store(taken, tl.load(taken) + 1)  # read by the next kernel only
-    b = block * BB + tl.arange(0, BB)
-    place = step * batch + b
-    live = (b < batch) & (place < n_pairs)
-    size = tl.minimum(n_pairs - step * batch, batch).to(tl.float32)
+    lane = block * BB + tl.arange(0, BB)
+    if SPREAD:
+        place = tl.load(cuts + r * (steps + 1) + step) + lane
+        live = (lane < lanes) & (place < tl.load(cuts + r * (steps + 1) + step + 1))
+        b = tl.load(places + r * n_pairs + place, mask=live, other=0)
+    else:
+        place = step * batch + lane
+        live = (lane < batch) & (place < n_pairs)
+        b = lane
+    size = tl.minimum(of_all - step * batch, batch).to(tl.float32)
     pair = tl.load(order + r * n_pairs + place, mask=live, other=0).to(tl.int64)
     u = tl.load(users + pair, mask=live, other=0).to(tl.int32)
     positive = tl.load(items + pair, mask=live, other=0).to(tl.int32)
@@ -331,10 +349,67 @@ def learn(
     slope = (tl.sigmoid(z) / size)[:, None]
     pull = tl.load(l2 + r) / size
     _add(user_gradient, of_user, slope * (q_negative - q_positive) + pull * p, inside, EXACT)
-    _add(item_gradient, of_positive, pull * q_positive - slope * p, inside, EXACT)
-    _add(item_gradient, of_negative, pull * q_negative + slope * p, inside, EXACT)
-    rows = touched + r * 3 * batch + b
-    tl.store(rows, tl.where(live, u, -1), mask=b < batch)
-    tl.store(rows + batch, tl.where(live, positive, -1), mask=b < batch)
-    tl.store(rows + 2 * batch, tl.where(live, negative, -1), mask=b < batch)
-    _leave_sums(parts + r * 4 * blocks, block, blocks, u, negative, loss, live, n_items, hot, held, held_at, HELD)
+    rows = touched + r * 3 * wide + lane
+    tl.store(rows, tl.where(live, u, -1), mask=lane < lanes)
+    if SPREAD:
+        row = said + (r * lanes + lane) * message
+        tl.store(row[:, None] + at[None, :], p, mask=inside)
+        there = lane < lanes
+        tl.store(row + dim, tl.where(live, positive, -1).to(tl.float32, bitcast=True), mask=there)
+        tl.store(row + dim + 1, negative.to(tl.float32, bitcast=True), mask=there)
+        tl.store(row + dim + 2, tl.sigmoid(z) / size, mask=there)
+        tl.store(row + dim + 3, loss, mask=there)
+        if HELD:
+            false = _is_held(u, negative, live, n_items, held, held_at)
+            tl.store(row + dim + 4, false.to(tl.float32), mask=there)
+    else:
+        _add(item_gradient, of_positive, pull * q_positive - slope * p, inside, EXACT)
+        _add(item_gradient, of_negative, pull * q_negative + slope * p, inside, EXACT)
+        tl.store(rows + wide, tl.where(live, positive, -1), mask=lane < lanes)
+        tl.store(rows + 2 * wide, tl.where(live, negative, -1), mask=lane < lanes)
+        _leave_sums(parts + r * 4 * blocks, block, blocks, u, negative, loss, live, n_items, hot, held, held_at, HELD)
+
+
+@triton.jit
+def add_items(
+    item_table, item_gradient, heard, step_at, l2, hot, touched, sums,
+    n_items, dim, batch, of_all, lanes, wide, message, LOSS_UNIT: tl.constexpr, D: tl.constexpr, BB: tl.constexpr,
+):  # fmt: skip
+    """What BB positives of a batch do to their items, from what every process `said`: heard [ranks, R, lanes, message].
+
+    Sums of losses, hot and false negatives go to `sums` [2, 3, R], in whole numbers; the second half is for a batch
+    that is not full.
+    """
+    r, replicas = tl.program_id(1).to(tl.int64), tl.num_programs(1)
+    step = tl.load(step_at)
+    k = tl.program_id(0) * BB + tl.arange(0, BB)
+    row = heard + (((k // lanes).to(tl.int64) * replicas + r) * lanes + k % lanes) * message
+    positive = tl.load(row + dim, mask=k < wide, other=0.0).to(tl.int32, bitcast=True)
+    live = (k < wide) & (positive >= 0)
+    negative = tl.load(row + dim + 1, mask=live, other=0.0).to(tl.int32, bitcast=True)
+    slope = tl.load(row + dim + 2, mask=live, other=0.0)[:, None]
+    loss = tl.load(row + dim + 3, mask=live, other=0.0).to(tl.float64)
+    false = tl.load(row + dim + 4, mask=live, other=0.0)
+
+    at = tl.arange(0, D)
+    inside = live[:, None] & (at < dim)[None, :]
+    p = tl.load(row[:, None] + at[None, :], mask=inside, other=0.0)
+    of_positive = (r * n_items + positive)[:, None] * dim + at[None, :]
+    of_negative = (r * n_items + negative)[:, None] * dim + at[None, :]
+    size = tl.minimum(of_all - step * batch, batch)
+    pull = tl.load(l2 + r) / size.to(tl.float32)
+    q_positive = tl.load(item_table + of_positive, mask=inside, other=0.0)
+    q_negative = tl.load(item_table + of_negative, mask=inside, other=0.0)
+    _add(item_gradient, of_positive, pull * q_positive - slope * p, inside, True)
+    _add(item_gradient, of_negative, pull * q_negative + slope * p, inside, True)
+    rows = touched + r * 3 * wide + k
+    tl.store(rows + wide, tl.where(live, positive, -1), mask=k < wide)
+    tl.store(rows + 2 * wide, tl.where(live, negative, -1), mask=k < wide)
+
+    whole = (tl.minimum(tl.maximum(loss, -1e6), 1e6) * LOSS_UNIT).to(tl.int64)
+    whole = tl.where(loss == loss, whole, (tl.zeros_like(whole) + 1) << 61)  # nan: so large that it shows
+    is_hot = tl.load(hot + negative, mask=live, other=0)
+    mine = sums + (size < batch).to(tl.int64) * 3 * replicas + r
+    tl.atomic_add(mine, tl.sum(tl.where(live, whole, 0)), sem="relaxed")
+    tl.atomic_add(mine + replicas, tl.sum((is_hot != 0).to(tl.int64)), sem="relaxed")
+    tl.atomic_add(mine + 2 * replicas, tl.sum(false.to(tl.int64)), sem="relaxed")
