@@ -199,7 +199,7 @@ class AUCBound(LookingSampler):
         self.auto = torch.tensor([s.alpha == "auto" for s in samplers], device=self.device)
         self.follows = any(s.alpha == "auto" for s in samplers)
         self.won: Callable[[Tensor], None] = self._follow
-        """Called with a batch's probes: 1 where the positive one is above, ½ at a tie; engines may gather them first."""
+        """Called with a batch's probes: 1 where the positive one is above, ½ at a tie; engines may gather them."""
         start = [0.5 if s.alpha == "auto" else float(s.alpha) for s in samplers]
         self.alpha = torch.tensor(start, device=self.device)
         """float32 [R]: fixed, or the running macro-AUC where it is automatic."""
