@@ -74,12 +74,9 @@ def _compile_once(made: Any, lock: Path | None) -> None:
 @cache
 def _cache_folder() -> Path | None:
     """$NUMBA_CACHE_DIR, else a folder inside the package, else one in the user's cache; None where none is writable."""
-    from platformdirs import user_cache_path
-
-    given = numba.config.CACHE_DIR  # type: ignore[attr-defined]
-    places = [Path(given)] if given else [PACKAGE / "__pycache__", user_cache_path("evenhand", appauthor=False)]
-    name = f"numba-{source_hash(PACKAGE)[:16]}"
-    for place in places:
+    name, places = f"numba-{source_hash(PACKAGE)[:16]}", []
+    for place in _places():
+        places.append(place)
         with suppress(OSError):
             folder = place / name
             folder.mkdir(parents=True, exist_ok=True)
@@ -94,6 +91,16 @@ def _cache_folder() -> Path | None:
         stacklevel=3,
     )
     return None
+
+
+def _places() -> Iterator[Path]:
+    if given := numba.config.CACHE_DIR:  # type: ignore[attr-defined]
+        yield Path(given)
+        return
+    yield PACKAGE / "__pycache__"
+    from platformdirs import user_cache_path  # training needs it nowhere else
+
+    yield user_cache_path("evenhand", appauthor=False)
 
 
 def source_hash(package: Path) -> str:
