@@ -89,7 +89,8 @@ class Adam:
 
     def _move_touched(self, i: int, lr: Sequence[float], touched: Tensor) -> None:
         for r, (rate, decay) in enumerate(zip(lr, self.decay, strict=True)):
-            rows = touched[r].unique()
+            # On a GPU a row that comes twice is moved twice to the same place: to sort them out, the host would wait.
+            rows = touched[r] if touched.is_cuda else touched[r].unique()
             p, mean, square = (table[r, rows] for table in (self.parameters[i], self.mean[i], self.square[i]))
             gradient = self.parameters[i].grad
             assert gradient is not None
