@@ -15,7 +15,7 @@ from evenhand.audit.sweep import Reference, sweep
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import HotRule, gini
 from evenhand.data.splits import Split
-from evenhand.metrics.exposure import (
+from evenhand.metrics.formulas import (
     coverage,
     coverage_slope,
     entropy_slope,

@@ -16,7 +16,8 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.simulate import simulate_log
 from evenhand.data.splits import Split
 from evenhand.encoders import MF, Encoder, LightGCN, Vectors
-from evenhand.metrics.users import RATES, UserMetrics
+from evenhand.metrics.catalogue import RATES
+from evenhand.metrics.evaluate import UserMetrics
 from evenhand.objectives import BPR
 from evenhand.samplers import (
     AUCSampler,

@@ -14,7 +14,7 @@ from evenhand.audit.intervals import Measured, Moments
 from evenhand.audit.result import Confusion, Contrast, SystemRow
 from evenhand.audit.sweep import CHUNK_SLOTS, Reference, Swept, add_blocks, audience_of, user_ranges
 from evenhand.metrics.catalogue import CONTRASTED, METRICS, Metric, available
-from evenhand.metrics.exposure import NO_ITEM
+from evenhand.metrics.formulas import NO_ITEM
 from evenhand.metrics.lists import Lists
 from evenhand.metrics.statistics import LEAST_USERS, holm
 from evenhand.utils.world import World

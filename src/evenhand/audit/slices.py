@@ -21,9 +21,8 @@ from evenhand.data.reading.cleaning import codes_and_ids
 from evenhand.data.reading.columns import Column, source_label
 from evenhand.data.reading.read import read_columns
 from evenhand.metrics.catalogue import METRICS, SLICED
-from evenhand.metrics.exposure import PARTS, by_part
 from evenhand.metrics.lists import Lists
-from evenhand.metrics.slots import Slots, pairs_by_part
+from evenhand.metrics.slots import PARTS, Slots, by_part, pairs_by_part
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count
 

@@ -19,10 +19,10 @@ from evenhand.data.popularity import HotRule
 from evenhand.data.reading.read import as_interactions
 from evenhand.data.splits import Split, given_split
 from evenhand.metrics.catalogue import METRICS, RATES, SUMS, available
-from evenhand.metrics.exposure import NO_ITEM, exposure_counts
+from evenhand.metrics.evaluate import UserMetrics
+from evenhand.metrics.formulas import NO_ITEM, exposure_counts
 from evenhand.metrics.lists import Lists
 from evenhand.metrics.slots import AnswerSheet, ItemPopularity, Slots
-from evenhand.metrics.users import UserMetrics
 from evenhand.utils.errors import InputError
 from evenhand.utils.spread_arrays import exchange_arrays, total
 from evenhand.utils.world import World

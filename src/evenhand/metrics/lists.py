@@ -33,7 +33,7 @@ from evenhand.data.reading.cleaning import codes_and_ids
 from evenhand.data.reading.columns import Column, source_label
 from evenhand.data.reading.read import read_columns
 from evenhand.data.write import check_complete
-from evenhand.metrics.exposure import NO_ITEM, UNKNOWN_ITEM
+from evenhand.metrics.formulas import NO_ITEM, UNKNOWN_ITEM
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count, one_line
 
