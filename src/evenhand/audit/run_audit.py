@@ -65,7 +65,7 @@ def audit(
     watchers, more_sums = (slices.watch, examples.watch), list(slices.moments.values())
     swept = sweep(reference, systems, ks, watchers, progress, more_sums=more_sums)
     examples.share(World.current())
-    measures = Measures(swept, reference, systems)
+    measures = Measures(swept, reference.has_test)
     rows, contrasts, demand = measures.rows(), measures.contrasts(), reference.demand()
     return Audit(
         systems=swept.systems,

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenhand.audit.intervals import Draws, Get, Measured
-from evenhand.audit.result import Estimate, SliceRow
+from evenhand.audit.measures import Draws, Get, Measured
+from evenhand.audit.result import SliceRow
 from evenhand.audit.sweep import Block, Reference, Terms, audience_of
 from evenhand.data.reading.cleaning import codes_and_ids
 from evenhand.data.reading.columns import Column, source_label
@@ -23,6 +23,7 @@ from evenhand.data.reading.read import read_columns
 from evenhand.metrics.catalogue import METRICS, SLICED
 from evenhand.metrics.lists import Lists
 from evenhand.metrics.slots import PARTS, Slots, by_part, pairs_by_part
+from evenhand.metrics.statistics import Estimate
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count
 
