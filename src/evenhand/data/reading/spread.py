@@ -35,8 +35,8 @@ from evenhand.data.reading.cleaning import (
 )
 from evenhand.data.reading.codes import Codes, Growing, Pairs, collect, from_the_end, pair_keys, recode, steps
 from evenhand.data.reading.columns import Column, Loaded, NoRowsError, faults_reported, source_label, without_folder
+from evenhand.data.reading.read import Footer, pieces
 from evenhand.data.reading.sources import PARQUET_ENDINGS, File, find_files
-from evenhand.data.reading.typed_files import Footer, pieces
 from evenhand.data.spread_log import SpreadLog
 from evenhand.utils.errors import InputError
 from evenhand.utils.spread_arrays import exchange_arrays, exchange_ids, total_count
