@@ -17,7 +17,7 @@ from evenhand.data.simulate import simulate_log
 from evenhand.data.splits import held_out_share
 from evenhand.methods import made_by, recipe_text, seconds_of
 from evenhand.models.blend_model import BlendModel
-from evenhand.models.factors import load
+from evenhand.models.folder import load
 from evenhand.training.method import RunOptions
 from evenhand.utils import progress
 from evenhand.utils.errors import InputError
