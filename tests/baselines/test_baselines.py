@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import evenhand as eh
 from evenhand.baselines import Baseline, als, ease, recipe
 from evenhand.baselines.als import solved
-from evenhand.data.interactions import Interactions, gather_rows, slices_within
+from evenhand.data.interactions import Interactions, gather_rows
 from evenhand.experiments.verdict import verdict
 from evenhand.methods import BASELINES, parse
 from evenhand.models.base import Model
@@ -29,6 +29,7 @@ from evenhand.paper.paper_metrics import with_mse
 from evenhand.testing import corner_cases
 from evenhand.utils import memory, progress
 from evenhand.utils.errors import InputError
+from evenhand.utils.memory import slices_within
 from run_cli import TINY, evenhand, one_thread, small_log, write_log
 
 CPU = torch.device("cpu")
