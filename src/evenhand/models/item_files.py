@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from scipy import sparse
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.cleaning import codes_and_ids
+from evenhand.data.reading.cleaning import codes_and_ids, looked_up
 from evenhand.data.reading.columns import Column, NoRowsError, is_string, source_label
 from evenhand.data.reading.read import column_names, read_columns, read_table
 from evenhand.models.filters import positions
@@ -59,13 +59,10 @@ def read_groups(source: str, data: Interactions, item: str = "item") -> tuple[in
     if len(torn):
         raise InputError(f"{source_label(file)} gives several groups to {_some(ids.take(pa.array(torn)))}.")
 
-    wanted = data.item_ids
-    if ids.type != wanted.type:
-        ids, wanted = ids.cast(pa.string()), wanted.cast(pa.string())
-    place = pc.index_in(wanted, value_set=ids)
-    missing = wanted.filter(place.is_null())
+    place = looked_up(data.item_ids, ids)
+    missing = data.item_ids.filter(place.is_null())
     if len(missing):
-        raise InputError(f"{source_label(file)} gives no group to {_some(missing)} of {len(wanted):,}.")
+        raise InputError(f"{source_label(file)} gives no group to {_some(missing)} of {data.n_items:,}.")
     _, numbered = np.unique(group_of[np.asarray(place)], return_inverse=True)
     return tuple(numbered.tolist())
 
