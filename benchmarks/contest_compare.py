@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from evenhand.experiments.results import DIGITS, WORK, Comparison, Results, Run
+from evenhand.metrics.evaluate import UserMetrics
 from evenhand.metrics.statistics import Interval, bootstrap_over_users, compare_metric
-from evenhand.metrics.users import UserMetrics
 from evenhand.paper.paper_metrics import COMPARED, Runs, load
 
 CONTEST = "contest"

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from evenhand.data.datasets.load import demo_simulation
+from evenhand.metrics.evaluate import score_sheet
 from evenhand.metrics.slots import AnswerSheet
-from evenhand.metrics.users import score_sheet
 
 K = 10
 

@@ -21,7 +21,7 @@ from evenhand.data.datasets.load import demo_simulation, load_split
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split, given_split
 from evenhand.methods import parse
-from evenhand.metrics.exposure import power_law_exponent, propensities
+from evenhand.metrics.slots import power_law_exponent, propensities
 from evenhand.models.topk import top_by
 
 CLOSED = (

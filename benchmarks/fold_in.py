@@ -19,7 +19,7 @@ import torch
 import evenhand as eh
 from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
-from evenhand.metrics.users import score_lists
+from evenhand.metrics.evaluate import score_lists
 from evenhand.models.factors import user_vectors
 from evenhand.models.topk import top_items
 

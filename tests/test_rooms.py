@@ -38,7 +38,6 @@ DELEGATES = {
     ("evenhand.models.base", "evenhand.models.folder"),
     ("evenhand.models.base", "evenhand.models.spread_files"),
     ("evenhand.models.base", "evenhand.models.new_items"),
-    ("evenhand.models.factors", "evenhand.models.folder"),
 }
 """Late imports of methods that hand their object over, as `Interactions.read`, `.split` and `Model.save` do."""
 SHARED_NAMES = {"__init__.py", "base.py"}

@@ -83,7 +83,7 @@ def live(life: Life, told: Path) -> None:
     from evenhand.cli import main
     from evenhand.training import checkpoints as checkpoint
     from evenhand.training.trainer import Trainer
-    from evenhand.utils.working_time import compile_time
+    from evenhand.utils.progress import compile_time
 
     compiled_before = compile_time()
     lines = os.open(told, os.O_WRONLY | os.O_CREAT | os.O_APPEND)

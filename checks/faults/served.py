@@ -129,7 +129,7 @@ def _serve(folder: Path, port: int) -> None:
 
 
 def _replace(inputs: Path, folder: Path, times: int = 1_000_000) -> None:
-    from evenhand.models.factors import load
+    from evenhand.models.folder import load
 
     models = [load(inputs / name) for name in MODELS]
     for number in range(times):

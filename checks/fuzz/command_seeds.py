@@ -17,8 +17,8 @@ from checks.fuzz.targets.target import SEEDS
 from evenhand.baselines import EASE, Blend, ItemKNN, Popular
 from evenhand.encoders import MF, LightGCN, describe_encoder
 from evenhand.methods import parse
+from evenhand.models.base import described
 from evenhand.training.settings import Settings
-from evenhand.utils.description import described
 
 Keep = Callable[[str, bytes], None]
 TIMED = "user,item,timestamp\n" + "".join(f"{u},{i},{9 * u + i}\n" for u in range(4) for i in range(5) if u != i)

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from evenhand.experiments.tune import tune
     from evenhand.metrics.evaluate import evaluate
     from evenhand.models.base import Model
-    from evenhand.models.factors import load
     from evenhand.models.filters import notes_of
+    from evenhand.models.folder import load
     from evenhand.models.rerank import rerank
     from evenhand.objectives import BPR, BSL, IPS, MACR, PSL, AUCSoftmax, BCLoss, CausE, Reg, SLatK, Softmax
     from evenhand.samplers import (
@@ -64,7 +64,7 @@ _HOME = {
         "evenhand.methods": "Method Trained",
         "evenhand.metrics.evaluate": "evaluate",
         "evenhand.models.base": "Model",
-        "evenhand.models.factors": "load",
+        "evenhand.models.folder": "load",
         "evenhand.models.filters": "notes_of",
         "evenhand.models.rerank": "rerank",
         "evenhand.objectives": "BPR BSL IPS MACR PSL AUCSoftmax BCLoss CausE Reg SLatK Softmax",

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.audit.gates import Quantity, against, check_gates, evaluate_gates, github_lines, junit, parse_gate
-from evenhand.audit.result import Audit, Estimate, Finding, SystemRow
+from evenhand.audit.result import Audit, Finding, SystemRow
+from evenhand.metrics.statistics import Estimate
 from evenhand.utils.errors import InputError
 
 

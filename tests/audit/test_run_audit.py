@@ -14,13 +14,13 @@ import pytest
 
 import evenhand as eh
 from audit_lists import LISTS, TEST, TRAIN, pairs
-from evenhand.audit import run_audit
+from evenhand.audit import run_audit, sweep
 from evenhand.audit.result import Audit, from_json, to_json
 from evenhand.audit.slices import by_values
 from evenhand.metrics.catalogue import METRICS
 from run_cli import small_log
 
-ROOMS = ("audit.slices", "audit.findings", "audit.gates", "audit.intervals", "cli.show")
+ROOMS = ("audit.slices", "audit.findings", "audit.gates", "audit.measures", "cli.show")
 
 
 def table(rows: dict[str, str], **more: Any) -> pa.Table:
@@ -397,8 +397,8 @@ def test_what_evaluate_measures_too_is_the_same() -> None:
 def test_blocks_and_the_order_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     split, recs = simulated()
     whole = eh.audit({"mine": recs}, train=split.train, test=split.test, k=(2, 8))
-    for module, size, smaller in (("sweep", "SLOTS", 40), ("measures", "SLOTS", 56), ("sweep", "PAIRS", 45)):
-        monkeypatch.setattr(importlib.import_module(f"evenhand.audit.{module}"), f"CHUNK_{size}", smaller)
+    for size, smaller in (("SLOTS", 40), ("PAIRS", 45)):
+        monkeypatch.setattr(sweep, f"CHUNK_{size}", smaller)
     shuffled = recs.take(np.random.default_rng(0).permutation(len(recs)))
     parts = eh.audit({"mine": shuffled}, train=split.train, test=split.test, k=(2, 8))
     for one, other in zip(whole.rows, parts.rows, strict=True):

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from evenhand.audit import measures, sweep
+from evenhand.audit import sweep
 from evenhand.data.simulate import simulate_log
 from evenhand.data.write import write_table
 from evenhand.utils.world import World
@@ -22,7 +22,7 @@ def audits(world: World, place: str) -> list[tuple[int, Any]]:
     """In blocks of 20 users; and without a test part of all users at once, which leaves a rank without a block."""
     found = []
     for slots, options in ((200, ["--test", f"{place}/test.csv"]), (10**6, [])):
-        sweep.CHUNK_SLOTS = measures.CHUNK_SLOTS = slots
+        sweep.CHUNK_SLOTS = slots
         saved = f"{place}/{len(found)}-{world.size}.json"
         recs = [part for name in ("one", "two") for part in ("--recs", f"{name}={place}/{name}.csv")]
         done = evenhand("audit", "--train", f"{place}/train.csv", *recs, *options, "--json", "--save", saved)
@@ -31,8 +31,7 @@ def audits(world: World, place: str) -> list[tuple[int, Any]]:
 
 
 def test_an_audit_over_ranks_is_that_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (sweep, measures):
-        monkeypatch.setattr(module, "CHUNK_SLOTS", 200)
+    monkeypatch.setattr(sweep, "CHUNK_SLOTS", 200)
     split = simulate_log(150, 60, 3000, seed=1).split(validation=0)
     draw = np.random.default_rng(2)
     for name in ("train", "test"):

@@ -21,14 +21,15 @@ from hypothesis import strategies as st
 import evenhand as eh
 from evenhand.baselines import Baseline, als, ease, recipe
 from evenhand.baselines.als import solved
-from evenhand.data.interactions import Interactions, gather_rows, slices_within
+from evenhand.data.interactions import Interactions, gather_rows
 from evenhand.experiments.verdict import verdict
 from evenhand.methods import BASELINES, parse
 from evenhand.models.base import Model
 from evenhand.paper.paper_metrics import with_mse
 from evenhand.testing import corner_cases
-from evenhand.utils import memory, working_time
+from evenhand.utils import memory, progress
 from evenhand.utils.errors import InputError
+from evenhand.utils.memory import slices_within
 from run_cli import TINY, evenhand, one_thread, small_log, write_log
 
 CPU = torch.device("cpu")
@@ -211,7 +212,7 @@ def test_als_depends_on_its_seed_alone_and_can_be_a_model(tmp_path: Path) -> Non
 def test_every_baseline_keeps_the_promises(baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
     for log in (corner_cases(), small_log()):
         monkeypatch.setattr(recipe, "clock", itertools.count(0, 0.02).__next__)  # what fits a budget, on any machine
-        monkeypatch.setattr(working_time, "time", SimpleNamespace(monotonic=lambda: 0.0))
+        monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: 0.0))
         fitted = baseline.fit_pairs(log)
         assert isinstance(fitted, Model)
         everyone = np.arange(log.n_users)

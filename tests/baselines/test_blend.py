@@ -19,7 +19,8 @@ from evenhand.data.simulate import simulate_log
 from evenhand.data.splits import Split, held_out_share
 from evenhand.methods import RECIPES, from_info, made_by, on_top_of, parse
 from evenhand.models.blend_model import BlendModel, scaled_to_best, standardised
-from evenhand.models.factors import FactorModel, load
+from evenhand.models.factors import FactorModel
+from evenhand.models.folder import load
 from evenhand.models.vector_files import export, vectors_from
 from evenhand.training.method import Conditions, Method, RunOptions
 from evenhand.utils.errors import InputError

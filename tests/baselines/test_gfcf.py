@@ -12,7 +12,7 @@ import evenhand as eh
 from evenhand.baselines.gfcf import GFCF, smoothest_directions
 from evenhand.data.interactions import Interactions
 from evenhand.methods import parse
-from evenhand.models.graph_filter import GraphFilter
+from evenhand.models.item_weights import GraphFilter
 from evenhand.utils.errors import InputError
 from run_cli import small_log
 from toy_log import TOY, matrix, random_log

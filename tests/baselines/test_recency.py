@@ -12,9 +12,8 @@ from evenhand.baselines.recipe import Recipe
 from evenhand.data.interactions import Interactions, later_pairs, recency_counts
 from evenhand.data.splits import held_out_share
 from evenhand.methods import parse
-from evenhand.models.factors import load
-from evenhand.models.graph_filter import GraphFilter
-from evenhand.models.item_weights import ItemWeightModel
+from evenhand.models.folder import load
+from evenhand.models.item_weights import GraphFilter, ItemWeightModel
 from evenhand.training.method import RunOptions
 from evenhand.utils.errors import InputError
 

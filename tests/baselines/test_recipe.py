@@ -17,9 +17,9 @@ from evenhand.data.simulate import simulate_log
 from evenhand.data.splits import held_out_share
 from evenhand.methods import made_by, recipe_text, seconds_of
 from evenhand.models.blend_model import BlendModel
-from evenhand.models.factors import load
+from evenhand.models.folder import load
 from evenhand.training.method import RunOptions
-from evenhand.utils import working_time
+from evenhand.utils import progress
 from evenhand.utils.errors import InputError
 from run_cli import evenhand, small_log, write_log
 
@@ -74,10 +74,10 @@ def test_compiling_does_not_use_the_budget_up(
     parts: tuple[Interactions, Interactions], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, real, fitted = Clock(), recipe.fit_part, []
-    monkeypatch.setattr(working_time, "time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=clock))
 
     def fit_part(part, *more):  # type: ignore[no-untyped-def]
-        with working_time.compiling():
+        with progress.compiling():
             clock.now += 500
         clock.now += 10
         fitted.append(part.label)

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from evenhand.data.interactions import Interactions
 from evenhand.encoders import MF, Encoder, LightGCN
 from evenhand.methods import METHODS, parse
-from evenhand.metrics.users import score_lists
+from evenhand.metrics.evaluate import score_lists
 from evenhand.models import topk
 from evenhand.models.topk import Products, top_by
 from evenhand.objectives import BPR

@@ -13,8 +13,7 @@ import pytest
 from checks.faults import hook
 
 from evenhand.data.write import write_table
-from evenhand.models.factors import load
-from evenhand.models.folder import FILES
+from evenhand.models.folder import FILES, load
 from evenhand.paper import reproduce as reproduce_run
 from evenhand.training.checkpoints import discard
 from evenhand.utils import atomic as place

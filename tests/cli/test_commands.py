@@ -25,7 +25,7 @@ from evenhand.data.interactions import Interactions
 from evenhand.experiments.compare import Row
 from evenhand.metrics.catalogue import METRICS
 from evenhand.metrics.statistics import summarise
-from evenhand.models.factors import load
+from evenhand.models.folder import load
 from evenhand.models.item_files import read_groups
 from prepared import Program
 from run_cli import TINY, evenhand, small_log, write_log

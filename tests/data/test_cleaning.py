@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.read import Column, read_columns, read_interactions
+from evenhand.data.reading.columns import Column
+from evenhand.data.reading.read import read_columns, read_interactions
 from evenhand.utils.errors import InputError
 
 SHOP = """customer,sku,qty,when

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading import codes, typed_files
+from evenhand.data.reading import codes, read
 from evenhand.data.reading import text_files as text
 from evenhand.data.reading.codes import Codes, from_the_end, recode, steps, used
 from evenhand.data.reading.read import read_interactions
@@ -160,7 +160,7 @@ def test_a_text_among_numbers_keeps_all_ids_texts_across_blocks(tmp_path, monkey
 
 @pytest.mark.parametrize("strings", [False, True])
 def test_parquet_in_many_batches(tmp_path, monkeypatch, strings) -> None:
-    monkeypatch.setattr(typed_files, "_ROWS", 5)
+    monkeypatch.setattr(read, "_ROWS", 5)
     monkeypatch.setattr(codes, "_PENDING", 4)
     users = [(7 * i) % 23 for i in range(60)]
     items = [(5 * i) % 11 for i in range(60)]

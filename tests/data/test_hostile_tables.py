@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from evenhand.data.datasets.known import adjacency, coat, movielens_1m_titles, movielens_100k_titles
-from evenhand.data.reading import sources, typed_files
+from evenhand.data.reading import sources, text_files
 from evenhand.data.reading.read import read_interactions
 from evenhand.utils.errors import InputError
 
@@ -99,7 +99,7 @@ def test_a_key_of_its_own_on_every_line_is_refused(tmp_path: Path, monkeypatch: 
     lines = b"".join(b'{"user": %d, "item": %d, "%s": 1}\n' % (n, n, key % n) for n in range(500))
     (tmp_path / "log.jsonl").write_bytes(lines)
     assert len(read_interactions(tmp_path / "log.jsonl")) == 500
-    monkeypatch.setattr(typed_files, "MOST_CELLS", 1000)
+    monkeypatch.setattr(text_files, "MOST_CELLS", 1000)
     assert "has 502 different keys in 500 lines" in refusal(tmp_path / "log.jsonl")
 
 

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.read import Column, read_columns, read_interactions
+from evenhand.data.reading.columns import Column
+from evenhand.data.reading.read import read_columns, read_interactions
 from evenhand.data.reading.text_files import SingleSeparator
 from evenhand.utils.errors import InputError
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading import codes, typed_files
+from evenhand.data.reading import codes, read
 from evenhand.data.reading.read import read_interactions
 from evenhand.data.reading.spread import SortedIds, owners, read_spread
 from evenhand.data.spread_log import SpreadLog
@@ -62,7 +62,7 @@ def same(a: Interactions, b: Interactions) -> bool:
 
 def read_all(world: World, asked: list[tuple[str, dict[str, Any]]]) -> list[tuple[Any, ...]]:
     """For each log: whether it is the one of a single process, this rank's share, and what was said of a mistake."""
-    typed_files._ROWS, codes.STEP = 200, 300  # so that ranks have several pieces, and not as many each
+    read._ROWS, codes.STEP = 200, 300  # so that ranks have several pieces, and not as many each
     found = []
     for folder, options in asked:
         expected, problem = None, None

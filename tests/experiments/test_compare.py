@@ -14,7 +14,7 @@ from evenhand.experiments.compare import compare
 from evenhand.experiments.verdict import headline_k, verdict
 from evenhand.methods import parse
 from evenhand.metrics.catalogue import HEADLINE, METRICS
-from evenhand.metrics.users import UserMetrics
+from evenhand.metrics.evaluate import UserMetrics
 from evenhand.training.evaluation import Result
 from evenhand.training.run import Fit
 from evenhand.training.settings import Settings

@@ -16,8 +16,7 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split
 from evenhand.metrics.catalogue import METRICS
-from evenhand.metrics.evaluate import evaluate
-from evenhand.metrics.users import score_lists
+from evenhand.metrics.evaluate import evaluate, score_lists
 from evenhand.utils.errors import InputError
 
 USERS, ITEMS = pa.array(["ann", "bob", "cat", "dan"]), pa.array(["a", "b", "c", "d", "e", "f"])

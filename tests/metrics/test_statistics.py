@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import gini
 from evenhand.metrics import statistics
+from evenhand.metrics.evaluate import UserMetrics, score_lists
 from evenhand.metrics.statistics import (
     LEAST_USERS,
     Comparison,
@@ -23,7 +24,6 @@ from evenhand.metrics.statistics import (
     t_quantile,
     t_two_sided,
 )
-from evenhand.metrics.users import UserMetrics, score_lists
 from evenhand.utils.errors import InputError
 
 

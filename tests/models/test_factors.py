@@ -13,7 +13,7 @@ import torch
 import evenhand as eh
 from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
-from evenhand.metrics.users import score_lists
+from evenhand.metrics.evaluate import score_lists
 from evenhand.models.factors import RIDGE, FactorModel, user_vectors
 from evenhand.models.topk import top_items
 from evenhand.utils.errors import InputError

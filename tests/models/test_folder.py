@@ -18,8 +18,7 @@ import torch
 from evenhand.data.describe import fingerprint
 from evenhand.data.interactions import Interactions
 from evenhand.models import folder as folder_module
-from evenhand.models.factors import load
-from evenhand.models.folder import FILES
+from evenhand.models.folder import FILES, load
 from evenhand.utils import atomic as place_module
 from evenhand.utils.errors import InputError
 from small_model import model

@@ -17,7 +17,7 @@ from checks.fuzz.targets.target import SEEDS
 from safetensors.torch import save
 
 from evenhand.models.card import model_card
-from evenhand.models.factors import load
+from evenhand.models.folder import load
 from evenhand.utils.errors import InputError
 from run_cli import Ended, evenhand
 from small_model import model

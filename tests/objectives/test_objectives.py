@@ -19,6 +19,7 @@ from evenhand.data.reading.read import read_interactions
 from evenhand.data.splits import Split, given_split
 from evenhand.encoders import MF, Encoder, LightGCN, Tables, Vectors
 from evenhand.methods import METHODS, made_by, parse
+from evenhand.models.base import described, from_description
 from evenhand.objectives import BPR, IPS, MACR, BCLoss, CausE, Loss, Objective, Reg, Scored
 from evenhand.objectives.bc import RunningBCLoss, cosine, cosines
 from evenhand.objectives.cause import CausELoss, first_occurrences, inclusion, treatment
@@ -30,7 +31,6 @@ from evenhand.testing import check_learns
 from evenhand.training import Settings, run, train
 from evenhand.training.checkpoints import Checkpoints
 from evenhand.training.trainer import Trainer
-from evenhand.utils.description import described, from_description
 from evenhand.utils.errors import InputError
 
 CPU = torch.device("cpu")

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.audit.result import Audit, Change, Estimate, Exposure, Finding, SliceRow, SystemRow
+from evenhand.audit.result import Audit, Change, Exposure, Finding, SliceRow, SystemRow
+from evenhand.metrics.statistics import Estimate
 from evenhand.report import write_report
 from evenhand.report.audit_charts import items_that_fill, slice_figures
 from evenhand.report.audit_page import audit_page, best_value

@@ -15,7 +15,7 @@ import pytest
 import evenhand as eh
 from evenhand.experiments.results import Comparison, Results, Run
 from evenhand.metrics.catalogue import METRICS
-from evenhand.metrics.users import UserMetrics
+from evenhand.metrics.evaluate import UserMetrics
 from evenhand.paper.paper_metrics import load
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))

@@ -24,7 +24,7 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.encoders import MF, Encoder, LightGCN
 from evenhand.methods import METHODS, parse
-from evenhand.models.factors import load
+from evenhand.models.folder import load
 from evenhand.samplers import AUCSampler
 from evenhand.training import Fit, Settings, run, train
 from evenhand.training import checkpoints as checkpoint

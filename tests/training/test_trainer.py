@@ -16,7 +16,8 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.simulate import simulate_log
 from evenhand.data.splits import Split
 from evenhand.encoders import MF, Encoder, LightGCN, Vectors
-from evenhand.metrics.users import RATES, UserMetrics
+from evenhand.metrics.catalogue import RATES
+from evenhand.metrics.evaluate import UserMetrics
 from evenhand.objectives import BPR
 from evenhand.samplers import (
     AUCSampler,
@@ -35,7 +36,7 @@ from evenhand.training.engines.base import TorchEngine
 from evenhand.training.settings import USUAL_PAIRS
 from evenhand.training.trained import Trained
 from evenhand.training.trainer import Trainer
-from evenhand.utils import working_time
+from evenhand.utils import progress
 from evenhand.utils.errors import InputError, RunError
 
 CPU = torch.device("cpu")
@@ -733,11 +734,11 @@ def test_the_seconds_of_training_are_not_those_of_compiling(
     compiles: bool, epochs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr(working_time, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    monkeypatch.setattr(working_time, "_took", [])
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(progress, "_compiled_for", [])
 
     def wait(*_: Any) -> None:
-        with working_time.compiling() if compiles else nullcontext():
+        with progress.compiling() if compiles else nullcontext():
             now[0] += 100
 
     split = simulate_log(30, 20, 200, seed=0).split(seed=0)

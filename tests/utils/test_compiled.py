@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from evenhand.utils import compiled
-from evenhand.utils.working_time import compile_time, is_compiling, working_time
+from evenhand.utils.progress import compile_time, is_compiling, working_time
 from prepared import Program
 
 INNER = """

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from evenhand.utils import progress, working_time
-from evenhand.utils.progress import Display, Lines, Task, stages, task, tasks
-from evenhand.utils.working_time import compiling
+from evenhand.utils import progress
+from evenhand.utils.progress import Display, Lines, Task, compiling, stages, task, tasks
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +51,7 @@ def test_the_speed_is_that_of_the_last_updates(monkeypatch: pytest.MonkeyPatch) 
 def test_compiling_is_named_and_has_no_part_in_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now)
-    monkeypatch.setattr(working_time, "_took", [])
+    monkeypatch.setattr(progress, "_compiled_for", [])
     work = Task(Display(), "fit", capped=False)
     with compiling():
         now = 500.0

@@ -17,8 +17,7 @@ from checks.fuzz.targets.models import arrow, tensors
 from checks.fuzz.targets.target import SEEDS, Target
 from evenhand.baselines import blend
 from evenhand.data.write import write_table
-from evenhand.models.factors import load
-from evenhand.models.folder import CONTENT
+from evenhand.models.folder import CONTENT, load
 from evenhand.training.engines.base import TorchEngine
 from evenhand.training.method import Method
 from evenhand.utils.errors import InputError

@@ -16,8 +16,7 @@ import pyarrow as pa
 from checks.fuzz.arrays import odd_table
 from checks.fuzz.inputs import document, mutated
 from checks.fuzz.targets.target import SEEDS, Target
-from evenhand.models.factors import load
-from evenhand.models.folder import CONTENT
+from evenhand.models.folder import CONTENT, load
 from evenhand.models.vector_files import vectors_from
 from evenhand.training.checkpoints import Checkpoints
 

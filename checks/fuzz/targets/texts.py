@@ -121,7 +121,7 @@ def _outlets(data: bytes, folder: Path) -> None:
 def _card(data: bytes, folder: Path) -> None:
     """Of a folder with an odd name, and of a model with odd origins."""
     from checks.fuzz.targets.target import SEEDS
-    from evenhand.models.factors import load
+    from evenhand.models.folder import load
 
     text = _text(data)
     model = load(SEEDS / "model" / "vectors")

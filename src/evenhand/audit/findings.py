@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from evenhand.audit.measures import Measures
-from evenhand.audit.result import Contrast, Estimate, Example, Finding, Shown, SystemRow
+from evenhand.audit.result import Contrast, Example, Finding, Shown, SystemRow
 from evenhand.audit.slices import by_taste
 from evenhand.audit.sweep import Block, Reference, Terms, audience_of
 from evenhand.metrics.catalogue import HEADLINE
 from evenhand.metrics.lists import Lists
 from evenhand.metrics.slots import Slots
-from evenhand.metrics.statistics import LEAST_USERS
+from evenhand.metrics.statistics import LEAST_USERS, Estimate
 from evenhand.utils.spread_arrays import exchange_arrays
 from evenhand.utils.world import World
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from evenhand.audit.result import Audit, Change, Estimate, SystemRow
+from evenhand.audit.result import Audit, Change, SystemRow
 from evenhand.data.write import write_text
 from evenhand.metrics.catalogue import HEADLINE, METRICS
+from evenhand.metrics.statistics import Estimate
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.text import visible
 

@@ -16,8 +16,7 @@ from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from evenhand.data.write import write_text
 from evenhand.metrics.catalogue import CARD, METRICS
-from evenhand.metrics.statistics import Estimate as Estimate
-from evenhand.metrics.statistics import brief
+from evenhand.metrics.statistics import Estimate, brief
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import as_json, html_table, json_text, one_line
 

@@ -14,7 +14,7 @@ from evenhand.audit.result import Audit, Exposure
 from evenhand.audit.slices import Slices, read_attributes
 from evenhand.audit.sweep import Progress, Reference, Swept, audience_of, read_reference, sweep
 from evenhand.data.popularity import HotRule
-from evenhand.metrics.exposure import lorenz_points
+from evenhand.metrics.formulas import lorenz_points
 from evenhand.metrics.lists import ListColumns, Lists, list_lengths, read_lists
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count
@@ -65,7 +65,7 @@ def audit(
     watchers, more_sums = (slices.watch, examples.watch), list(slices.moments.values())
     swept = sweep(reference, systems, ks, watchers, progress, more_sums=more_sums)
     examples.share(World.current())
-    measures = Measures(swept, reference, systems)
+    measures = Measures(swept, reference.has_test)
     rows, contrasts, demand = measures.rows(), measures.contrasts(), reference.demand()
     return Audit(
         systems=swept.systems,

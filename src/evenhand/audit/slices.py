@@ -12,18 +12,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from evenhand.audit.intervals import Draws, Get, Measured
-from evenhand.audit.result import Estimate, SliceRow
+from evenhand.audit.measures import Draws, Get, Measured
+from evenhand.audit.result import SliceRow
 from evenhand.audit.sweep import Block, Reference, Terms, audience_of
-from evenhand.data.reading.cleaning import codes_and_ids
+from evenhand.data.reading.cleaning import codes_and_ids, looked_up
 from evenhand.data.reading.columns import Column, source_label
 from evenhand.data.reading.read import read_columns
 from evenhand.metrics.catalogue import METRICS, SLICED
-from evenhand.metrics.exposure import PARTS, by_part
 from evenhand.metrics.lists import Lists
-from evenhand.metrics.slots import Slots, pairs_by_part
+from evenhand.metrics.slots import PARTS, Slots, by_part, pairs_by_part
+from evenhand.metrics.statistics import Estimate
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count
 
@@ -202,9 +201,7 @@ def _texts(
     codes, known = codes_and_ids(table["id"])
     first = np.unique(codes, return_index=True)[1]  # of repeated ids the first counts
     wanted = reference.known.user_ids if role == "user" else reference.known.item_ids
-    if known.type != wanted.type:
-        known, wanted = known.cast(pa.string()), wanted.cast(pa.string())
-    place = pc.index_in(wanted, value_set=known)
+    place = looked_up(wanted, known)
     if place.null_count == len(wanted):
         raise InputError(
             f"no {role} of {source_label(source)} is in train ('{known[0]}' is not, '{wanted[0]}' would be)."

@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.audit.intervals import Draws, Moments
+from evenhand.audit.measures import Draws, Moments
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import HotRule
 from evenhand.data.reading.read import as_interactions
 from evenhand.data.splits import Split, given_split
 from evenhand.metrics.catalogue import METRICS, RATES, SUMS, available
-from evenhand.metrics.exposure import NO_ITEM, exposure_counts
+from evenhand.metrics.evaluate import UserMetrics
+from evenhand.metrics.formulas import NO_ITEM, exposure_counts
 from evenhand.metrics.lists import Lists
 from evenhand.metrics.slots import AnswerSheet, ItemPopularity, Slots
-from evenhand.metrics.users import UserMetrics
 from evenhand.utils.errors import InputError
 from evenhand.utils.spread_arrays import exchange_arrays, total
 from evenhand.utils.world import World
@@ -189,8 +189,10 @@ class Swept:
     draws: Draws
     counts: dict[tuple[str, int], np.ndarray]
     """(system, k) → int64 [n_items]: in how many slots each item stands."""
-    odd: dict[str, dict[str, int]] = field(default_factory=dict)
+    odd: dict[str, dict[str, int]]
     """system → how often its lists were not what one expects."""
+    influence: Moments = field(init=False)
+    """By (metric, k), for the metrics that look at every item's slots: what each user's lists add to them."""
 
 
 def sweep(
@@ -250,6 +252,7 @@ def sweep(
     for name in names:
         for shorter, longer in pairwise(ks):
             swept.counts[name, longer] += swept.counts[name, shorter]
+    swept.influence = _influences(swept, systems, audience, ranges)
     return swept
 
 
@@ -322,6 +325,37 @@ def _gather(
     for extra in more:
         columns |= extra
     swept.draws.add(columns, before)
+
+
+def _influences(
+    swept: Swept, systems: Mapping[str, Lists], audience: np.ndarray, ranges: Sequence[tuple[int, int]]
+) -> Moments:
+    """By (metric, k), for the metrics that look at every item's slots: what each user's lists add to them."""
+    most, names, n_items = max(swept.ks), swept.systems, len(next(iter(swept.counts.values())))
+    # One more entry answers for empty slots and unknown items, which have none.
+    slopes = {
+        (metric.name, k): [np.append(metric.slope(swept.counts[name, k]), 0.0) for name in names]
+        for metric in METRICS.values()
+        if metric.slope is not None
+        for k in swept.ks
+    }
+    found = Moments(list(slopes), len(names))
+
+    def work(number: int) -> None:
+        start, stop = ranges[number]
+        users = start + np.flatnonzero(audience[start:stop])
+        tops = [systems[name].top(users, most) for name in names]
+        tops = [np.where(top <= NO_ITEM, n_items, top) for top in tops]
+        felt = np.array(
+            [
+                [slope[top[:, :k]].sum(axis=1) for slope, top in zip(of_systems, tops, strict=True)]
+                for (_, k), of_systems in slopes.items()
+            ]
+        )
+        found.add(felt, np.ones_like(felt))
+
+    add_blocks(World.current(), len(ranges), work, lambda: [found.products, found.either])
+    return found
 
 
 def add_blocks(

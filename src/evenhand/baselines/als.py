@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from evenhand.baselines.base import Baseline, check_integer, check_number, solvable
-from evenhand.data.interactions import Interactions, slices_within
+from evenhand.data.interactions import Interactions
 from evenhand.models.factors import FactorModel
 from evenhand.utils.errors import InputError
-from evenhand.utils.memory import check_memory
+from evenhand.utils.memory import check_memory, slices_within
 
 _CHUNK_CELLS = {"cpu": 2**21, "cuda": 2**27}
 """Numbers held at once, in gathered vectors and in normal equations: what fits caches, what fills a GPU."""

@@ -25,8 +25,8 @@ from evenhand.training.method import PLAIN, Conditions, Fit, Method, RunOptions,
 from evenhand.training.run import versions
 from evenhand.training.settings import resolve_device
 from evenhand.utils.errors import InputError
+from evenhand.utils.progress import working_time
 from evenhand.utils.text import one_line
-from evenhand.utils.working_time import working_time
 
 LARGEST = 10**9
 """Parameters beyond this are mistakes, and leave 32 bits when they are multiplied."""

@@ -28,7 +28,8 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split, held_out_share
 from evenhand.models.base import Model
 from evenhand.models.blend_model import BlendModel, Part
-from evenhand.models.factors import FactorModel, load
+from evenhand.models.factors import FactorModel
+from evenhand.models.folder import load
 from evenhand.models.vector_files import vectors_from
 from evenhand.samplers import AUCSampler
 from evenhand.training.checkpoints import discard

@@ -18,8 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.data.interactions import Interactions, slices_within, time_order
+from evenhand.data.interactions import Interactions, time_order
 from evenhand.utils.compiled import compiled
+from evenhand.utils.memory import slices_within
 
 _Found = TypeVar("_Found")
 _DISTANCE_EXPONENT = 0.7

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from evenhand.baselines.base import Baseline, check_integer, check_recency
 from evenhand.data.interactions import Interactions
-from evenhand.models.graph_filter import LARGEST_EXPONENT, GraphFilter, power, sparse_rows
-from evenhand.models.item_weights import ItemWeightModel
+from evenhand.models.item_weights import LARGEST_EXPONENT, GraphFilter, ItemWeightModel, power, sparse_rows
 from evenhand.utils.errors import InputError
 from evenhand.utils.memory import check_memory
 

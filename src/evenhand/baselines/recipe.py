@@ -35,9 +35,8 @@ from evenhand.training.method import PLAIN, Method, RunOptions
 from evenhand.training.settings import Settings
 from evenhand.training.trained import Trained
 from evenhand.utils.errors import InputError, RunError, StoppedError, unknown
-from evenhand.utils.progress import OnEpoch
+from evenhand.utils.progress import OnEpoch, working_time
 from evenhand.utils.stopping import StopSignal
-from evenhand.utils.working_time import working_time
 
 Aim = Literal["log", "items", "next"]
 AIMS: dict[str, str] = {"log": "random", "items": "popularity-shift", "next": "time"}

@@ -24,7 +24,7 @@ def similar(
 ) -> None:
     """List the items most similar to one, by the cosine of their vectors or by their weights."""
     from evenhand.cli import inputs, show
-    from evenhand.models.factors import load
+    from evenhand.models.folder import load
 
     loaded = load(model)
     titles = inputs.titles_for(loaded, items_file, title)
@@ -47,7 +47,7 @@ def export_vectors(
 ) -> None:
     """Write the user and item vectors, with their ids, to files that other systems read."""
     from evenhand.cli import show
-    from evenhand.models.factors import load
+    from evenhand.models.folder import load
     from evenhand.models.vector_files import check_export, export
 
     check_export(to, Path(out), force)
@@ -84,8 +84,7 @@ def update(
     from evenhand.cli import inputs, show
     from evenhand.experiments.output import check_folder, checkpoints_beside, extended_record, stops_explained
     from evenhand.methods import made_by
-    from evenhand.models.factors import load
-    from evenhand.models.folder import check_ours
+    from evenhand.models.folder import check_ours, load
     from evenhand.models.item_files import carried_titles, note_on
     from evenhand.training.checkpoints import discard
     from evenhand.training.method import RunOptions

@@ -17,8 +17,8 @@ from rich.text import Text
 
 from evenhand.cli import drop_output
 from evenhand.metrics.catalogue import FRONT, GLANCE, METRICS, SCREEN, SUMMARY, share_with_denominator
+from evenhand.utils.progress import compile_time
 from evenhand.utils.text import json_text, one_line, visible
-from evenhand.utils.working_time import compile_time
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,7 @@ a user's pairs can be ordered, and the earlier ones count less.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -296,21 +296,6 @@ def gather_rows(indptr: np.ndarray, values: np.ndarray, rows: np.ndarray) -> tup
     position = np.repeat(np.arange(len(rows)), counts)
     within = np.arange(len(position)) - np.repeat(np.cumsum(counts) - counts, counts)
     return position, values[np.repeat(begins, counts) + within].astype(np.int64)
-
-
-def slices_within(costs: np.ndarray, budget: int) -> Iterator[slice]:
-    """Consecutive slices whose costs sum to at most `budget`; what alone costs more stands alone.
-
-    >>> list(slices_within(np.array([2, 2, 9, 1]), 4))
-    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
-    """
-    total = np.concatenate([[0], np.cumsum(costs)])
-    begin = 0
-    while begin < len(costs):
-        end = int(np.searchsorted(total, total[begin] + budget, side="right")) - 1
-        end = max(end, begin + 1)
-        yield slice(begin, end)
-        begin = end
 
 
 def time_order(pairs: Interactions) -> np.ndarray:

@@ -35,8 +35,8 @@ from evenhand.experiments.search_result import (
 from evenhand.experiments.search_space import Space, search_space
 from evenhand.experiments.study import Study, open_study
 from evenhand.methods import AnyMethod, method_of
+from evenhand.metrics.evaluate import UserMetrics
 from evenhand.metrics.statistics import CONFIDENCE, t_quantile
-from evenhand.metrics.users import UserMetrics
 from evenhand.training.early_stopping import STOPPING_K
 from evenhand.training.evaluation import Evaluator, users_within_reach
 from evenhand.training.method import Conditions, Method, default_of, own_fields

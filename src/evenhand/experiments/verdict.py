@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from evenhand.metrics.catalogue import FRONT, GLANCE, HEADLINE, METRICS
+from evenhand.metrics.evaluate import UserMetrics
 from evenhand.metrics.statistics import Estimate, brief, compare_metric, estimate_metric
-from evenhand.metrics.users import UserMetrics
 from evenhand.training.evaluation import Results
 from evenhand.training.method import Fit, Method
 from evenhand.training.settings import ProtocolName

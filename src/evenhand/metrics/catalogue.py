@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from evenhand.data.popularity import gini
-from evenhand.metrics import exposure, ranking
-from evenhand.metrics.exposure import NO_ITEM, PARTS, by_part
-from evenhand.metrics.slots import Slots
+from evenhand.metrics import formulas
+from evenhand.metrics.formulas import NO_ITEM
+from evenhand.metrics.slots import PARTS, Slots, by_part
 from evenhand.utils.errors import unknown
 
 Get = Callable[[str], Any]
@@ -83,7 +83,7 @@ class Metric:
 
 def _comparable(slots: Slots, k: int) -> tuple[np.ndarray, np.ndarray]:
     """(popularity shown, popularity had), 0 for users who lack one of them."""
-    shown, habit = exposure.average_popularity(slots.top[:, :k], slots.sheet.popularity), slots.sheet.habit
+    shown, habit = formulas.average_popularity(slots.top[:, :k], slots.sheet.popularity), slots.sheet.habit
     both = ~np.isnan(shown) & ~np.isnan(habit)
     return np.where(both, shown, 0.0), np.where(both, habit, 0.0)
 
@@ -112,13 +112,13 @@ SUMS: Mapping[str, Column] = {
     "demand": lambda s, k: s.sheet.demand,
     "even.shown": lambda s, k: (s.hits[:, :k] / s.sheet.propensity[np.maximum(s.top[:, :k], 0)]).sum(axis=1),
     "even.wanted": lambda s, k: s.sheet.wanted_evenly,
-    "ohr.above": lambda s, k: ranking.unwanted(s.hits, s.hot, k),
-    "ohr.below": lambda s, k: ranking.count(s.hot, k),
-    "ocr.above": lambda s, k: ranking.unwanted(s.hits, s.cold, k),
-    "ocr.below": lambda s, k: ranking.count(s.cold, k),
-    "uhr.above": lambda s, k: ranking.missed(s.hits, s.hot, s.sheet.n_relevant_hot, k),
+    "ohr.above": lambda s, k: formulas.unwanted(s.hits, s.hot, k),
+    "ohr.below": lambda s, k: formulas.count(s.hot, k),
+    "ocr.above": lambda s, k: formulas.unwanted(s.hits, s.cold, k),
+    "ocr.below": lambda s, k: formulas.count(s.cold, k),
+    "uhr.above": lambda s, k: formulas.missed(s.hits, s.hot, s.sheet.n_relevant_hot, k),
     "uhr.below": lambda s, k: s.sheet.n_relevant_hot.astype(np.float64),
-    "ucr.above": lambda s, k: ranking.missed(s.hits, s.cold, s.sheet.n_relevant_cold, k),
+    "ucr.above": lambda s, k: formulas.missed(s.hits, s.cold, s.sheet.n_relevant_cold, k),
     "ucr.below": lambda s, k: s.sheet.n_relevant_cold.astype(np.float64),
 }
 """What formulas add up over users. `slots` and `demand` are [n, 10]: one number per popularity decile."""
@@ -157,29 +157,29 @@ def _of_rate(rate: str, title: str, formula: str, meaning: str) -> list[Metric]:
 # fmt: off
 _ACCURACY = (
     Metric("precision", "Precision", "accuracy", True, "share of the k slots that hold a wanted item", "TP / k",
-           of_user=lambda s, k: ranking.precision(s.hits, k)),
+           of_user=lambda s, k: formulas.precision(s.hits, k)),
     Metric("recall", "Recall", "accuracy", True, "share of the wanted items that are shown", "TP / |T|",
-           of_user=lambda s, k: ranking.recall(s.hits, s.sheet.n_relevant, k)),
+           of_user=lambda s, k: formulas.recall(s.hits, s.sheet.n_relevant, k)),
     Metric("recall_even", "Recall, even exposure", "accuracy", True,
            "recall as it would be had all items been exposed alike: an estimate that takes exposure for a power of "
            "popularity",
            "Σ over hits 1/p / Σ over T 1/p, p = (n / largest n)^e",
            average="pooled", of_sums=lambda get: get("even.shown") / get("even.wanted")),
     Metric("f1", "F1", "accuracy", True, "harmonic mean of precision and recall, per user", "2·TP / (k + |T|)",
-           of_user=lambda s, k: ranking.f1(s.hits, s.sheet.n_relevant, k)),
+           of_user=lambda s, k: formulas.f1(s.hits, s.sheet.n_relevant, k)),
     Metric("ndcg", "NDCG", "accuracy", True, "hits, counting more the higher they stand",
            "Σ over hits 1/log2(rank + 1), over that of the best list",
-           of_user=lambda s, k: ranking.ndcg(s.hits, s.sheet.n_relevant, k)),
+           of_user=lambda s, k: formulas.ndcg(s.hits, s.sheet.n_relevant, k)),
     Metric("hit_rate", "Hit rate", "accuracy", True, "share of users with at least one wanted item",
-           "1 if TP > 0 else 0", of_user=lambda s, k: ranking.hit_rate(s.hits, k)),
+           "1 if TP > 0 else 0", of_user=lambda s, k: formulas.hit_rate(s.hits, k)),
     Metric("mrr", "MRR", "accuracy", True, "1 / rank of the first wanted item, 0 without one",
-           "1 / rank of the first hit", of_user=lambda s, k: ranking.reciprocal_rank(s.hits, k)),
+           "1 / rank of the first hit", of_user=lambda s, k: formulas.reciprocal_rank(s.hits, k)),
     Metric("fpr", "FPR", "accuracy", False, "1 − precision, the paper's false positive rate", "1 − TP / k",
-           of_user=lambda s, k: ranking.fpr(s.hits, k)),
+           of_user=lambda s, k: formulas.fpr(s.hits, k)),
     Metric("fnr", "FNR", "accuracy", False, "1 − recall", "|T \\ Rec| / |T|",
-           of_user=lambda s, k: ranking.fnr(s.hits, s.sheet.n_relevant, k)),
+           of_user=lambda s, k: formulas.fnr(s.hits, s.sheet.n_relevant, k)),
     Metric("fpr_true", "true FPR", "accuracy", False, "share of all items that are not wanted which is shown",
-           "|Rec ∩ N| / |N|", of_user=lambda s, k: ranking.fpr_true(s.negatives, s.sheet.n_negatives, k)),
+           "|Rec ∩ N| / |N|", of_user=lambda s, k: formulas.fpr_true(s.negatives, s.sheet.n_negatives, k)),
 )
 _BIAS = (
     *_of_rate("ohr", "OHR", "|(Rec \\ T) ∩ Hot| / |Rec ∩ Hot|", "of the hot items shown, the share that is not wanted"),
@@ -190,13 +190,13 @@ _BIAS = (
               "of the cold items wanted, the share that is not shown"),
     Metric("popreo", "PopREO", "bias", False, "how unlike hot and cold are in the chance of a wanted item to be shown",
            "|a − b| / (a + b), a and b = 1 − pooled UHR, UCR",
-           average="pooled", of_sums=lambda get: exposure.unevenness(1 - _pooled("uhr")(get), 1 - _pooled("ucr")(get))),
+           average="pooled", of_sums=lambda get: formulas.unevenness(1 - _pooled("uhr")(get), 1 - _pooled("ucr")(get))),
 )
 _EXPOSURE = (
     Metric("exposure_gap", "Exposure gap", "exposure", False,
            "share of the slots that would have to go to another popularity tenth for exposure to follow demand",
            "½ Σ over tenths |share of slots − share of demand|",
-           average="pooled", of_sums=lambda get: exposure.total_variation(get("slots"), get("demand"))),
+           average="pooled", of_sums=lambda get: formulas.total_variation(get("slots"), get("demand"))),
     Metric("top_tenth_share", "Top tenth", "exposure", None,
            "share of the slots that go to the most popular tenth of the items", "slots of tenth 1 / slots",
            average="pooled", of_sums=lambda get: _shown(get, 0, 1)),
@@ -213,37 +213,37 @@ _EXPOSURE = (
            of_sums=lambda get: _shown(get, TAIL_FROM, PARTS) / _wanted(get, TAIL_FROM, PARTS)),
     Metric("items_for_half", "Items for half", "exposure", True, "number of items that half of the slots go to",
            "least m: the m most shown items hold half of the slots",
-           high=math.inf, average="items", of_items=exposure.items_for_half, digits=0,
-           slope=exposure.items_for_half_slope),
+           high=math.inf, average="items", of_items=formulas.items_for_half, digits=0,
+           slope=formulas.items_for_half_slope),
     Metric("arp", "ARP", "exposure", None, "train popularity of the items shown, averaged over users",
            "mean over the list of an item's interactions",
            high=math.inf, average="served",
-           of_user=lambda s, k: exposure.average_popularity(s.top[:, :k], s.sheet.popularity)),
+           of_user=lambda s, k: formulas.average_popularity(s.top[:, :k], s.sheet.popularity)),
     Metric("popularity_lift", "Popularity lift", "exposure", False,
            "how much more popular lists are than the users' own histories", "Σ popularity shown / Σ popularity had − 1",
            low=-1.0, high=math.inf, average="pooled", of_sums=lambda get: get("lift.shown") / get("lift.habit") - 1.0),
     Metric("aplt", "APLT", "exposure", True, "share of long-tail (cold) items in a list", "|Rec ∩ Cold| / |Rec|",
-           average="served", of_user=lambda s, k: exposure.long_tail_share(s.top[:, :k], s.sheet.hot)),
+           average="served", of_user=lambda s, k: formulas.long_tail_share(s.top[:, :k], s.sheet.hot)),
     Metric("aclt", "ACLT", "exposure", True, "number of long-tail (cold) items in a list", "|Rec ∩ Cold|",
            high=math.inf, average="served",
            of_user=lambda s, k: np.where((s.top[:, :k] != NO_ITEM).any(axis=1),
-                                         exposure.long_tail_count(s.top[:, :k], s.sheet.hot), np.nan)),
+                                         formulas.long_tail_count(s.top[:, :k], s.sheet.hot), np.nan)),
     Metric("poprsp", "PopRSP", "exposure", False, "how unlike hot and cold are in the chance of any item to be shown",
            "|a − b| / (a + b), a and b = shown / could be shown, hot, cold",
            average="pooled",
-           of_sums=lambda get: exposure.unevenness(get("fresh.hot") / get("room.hot"),
+           of_sums=lambda get: formulas.unevenness(get("fresh.hot") / get("room.hot"),
                                                    get("fresh.cold") / get("room.cold"))),
     Metric("gini", "Gini", "exposure", False, "inequality of exposure over the catalogue",
-           "Gini coefficient of the items' slots", average="items", of_items=gini, slope=exposure.gini_slope),
+           "Gini coefficient of the items' slots", average="items", of_items=gini, slope=formulas.gini_slope),
     Metric("entropy", "Entropy", "exposure", True, "Shannon entropy of exposure, in bits",
            "−Σ p·log2 p over the items' shares of slots",
-           high=math.inf, average="items", of_items=exposure.shannon_entropy, slope=exposure.entropy_slope),
+           high=math.inf, average="items", of_items=formulas.shannon_entropy, slope=formulas.entropy_slope),
     Metric("coverage", "Coverage", "exposure", True, "share of the catalogue that is shown to anybody",
-           "items in any list / items", average="items", of_items=exposure.coverage, slope=exposure.coverage_slope),
+           "items in any list / items", average="items", of_items=formulas.coverage, slope=formulas.coverage_slope),
     Metric("js_distance", "JS distance", "exposure", False,
            "Jensen–Shannon distance of exposure and demand over popularity deciles",
            "√JSD₂ of the tenths' shares of slots and of demand",
-           average="pooled", of_sums=lambda get: exposure.jensen_shannon(get("slots"), get("demand"))),
+           average="pooled", of_sums=lambda get: formulas.jensen_shannon(get("slots"), get("demand"))),
 )
 # fmt: on
 

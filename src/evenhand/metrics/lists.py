@@ -26,14 +26,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.cleaning import codes_and_ids
+from evenhand.data.reading.cleaning import codes_and_ids, looked_up
 from evenhand.data.reading.columns import Column, source_label
 from evenhand.data.reading.read import read_columns
 from evenhand.data.write import check_complete
-from evenhand.metrics.exposure import NO_ITEM, UNKNOWN_ITEM
+from evenhand.metrics.formulas import NO_ITEM, UNKNOWN_ITEM
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count, one_line
 
@@ -293,9 +292,7 @@ def _order_notes(key: np.ndarray, order: np.ndarray, by: str) -> list[str]:
 
 def _positions(ids: pa.Array, vocabulary: pa.Array, what: str) -> np.ndarray:
     """int64: where each id stands in the vocabulary, −1 where it does not; an error where none does."""
-    if ids.type != vocabulary.type:
-        ids, vocabulary = ids.cast(pa.string()), vocabulary.cast(pa.string())
-    found = np.asarray(pc.index_in(ids, value_set=vocabulary).fill_null(-1), dtype=np.int64)
+    found = np.asarray(looked_up(ids, vocabulary).fill_null(-1), dtype=np.int64)
     if (found < 0).all():
         raise InputError(
             f"no {what} ('{ids[0]}' is not, '{vocabulary[0]}' would be); give the ids of the data it was split from."

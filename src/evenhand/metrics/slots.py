@@ -13,8 +13,14 @@ import numpy as np
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.spread_log import SpreadLog
-from evenhand.metrics.exposure import NO_ITEM, PARTS, counts_by_part, popularity_part, propensities
-from evenhand.metrics.ranking import share
+from evenhand.metrics.formulas import NO_ITEM, share
+
+PARTS = 10
+"""Into how many groups of equal size items are divided by popularity."""
+LEAST = 0.01
+"""Propensities are at least this share of the largest one."""
+STEEPEST = 2.0
+"""The largest exponent taken from a log: counts that are nearly alike follow no power law, and give any exponent."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +160,70 @@ class Slots:
     def negatives(self) -> np.ndarray:
         """The slot holds a negative. An item of `consumed` is a miss, but no negative."""
         return (self.top >= 0) & ~self.hits & ~self.repeats
+
+
+def by_part(top: np.ndarray, mask: np.ndarray, part: np.ndarray, parts: int) -> np.ndarray:
+    """float64 [n, parts]: how many of each row's marked slots hold an item of each part (−1: of none)."""
+    row, slot = np.nonzero(mask)
+    return counts_by_part(row, part[top[row, slot]], len(top), parts)
+
+
+def counts_by_part(row: np.ndarray, part: np.ndarray, n: int, parts: int) -> np.ndarray:
+    """float64 [n, parts]: how often each row and part (−1: none) occur together.
+
+    >>> counts_by_part(np.array([0, 1, 1, 1]), np.array([1, 0, -1, 0]), n=2, parts=2)
+    array([[0., 1.],
+           [2., 0.]])
+    """
+    key = (row * parts + part.astype(np.int64))[part >= 0]
+    return np.bincount(key, minlength=n * parts).reshape(n, parts).astype(np.float64)
+
+
+def popularity_part(popularity: np.ndarray, parts: int = PARTS) -> np.ndarray:
+    """int8 [n_items]: the item's decile, 0 for the most popular; equal popularity in the order of the ids.
+
+    The items are sorted by popularity, highest first, and the one at position p (from 0) of n goes into
+    decile floor(10·p / n), so that deciles differ in size by one at most.
+
+    >>> popularity_part(np.array([5, 9, 5, 1]), parts=2)
+    array([0, 0, 1, 1], dtype=int8)
+    """
+    order = np.argsort(-np.asarray(popularity), kind="stable")
+    part = np.empty(len(order), dtype=np.int8)
+    part[order] = np.arange(len(order)) * parts // max(len(order), 1)
+    return part
+
+
+def power_law_exponent(counts: np.ndarray) -> float:
+    """The exponent g of P(count = c) ∝ c^-g, by maximum likelihood over items with a pair (Clauset et al. 2009).
+
+    nan without any item. Counts that are all alike have a large g.
+
+    >>> round(power_law_exponent(np.array([1, 1, 1, 1, 2, 3, 8])), 3)
+    1.802
+    """
+    seen = counts[counts > 0].astype(np.float64)
+    if not len(seen):
+        return np.nan
+    return float(1 + len(seen) / np.log(seen / (seen.min() - 0.5)).sum())
+
+
+def propensities(counts: np.ndarray, exponent: float | None = None, least: float = LEAST) -> np.ndarray:
+    """float64 [n_items]: how likely an item is to be shown, relative to the most popular one.
+
+    `(count / largest count)^exponent`, at least `least`, which trades bias for variance. Where no exponent is given it
+    is (g + 1) / 2 as in Yang et al. 2018, with g from the counts, and at most 2. Items without a pair have `least`;
+    without any pair all items are alike. Hits weighed by 1 / propensity say what a metric would be if every item had
+    been shown alike, provided that exposure depends on popularity alone and every item has some chance to be shown.
+
+    >>> propensities(np.array([16, 4, 1, 0]), exponent=0.5, least=0.1)
+    array([1.  , 0.5 , 0.25, 0.1 ])
+    """
+    top = counts.max(initial=0)
+    if not top > 0:  # nothing was shown, or nothing is known
+        return np.ones(len(counts)) + 0.0 * counts
+    power = min((power_law_exponent(counts) + 1) / 2, STEEPEST) if exponent is None else exponent
+    return np.maximum((counts / top) ** power, least)
 
 
 def pairs_by_part(data: Interactions, users: np.ndarray, part: np.ndarray, parts: int) -> np.ndarray:

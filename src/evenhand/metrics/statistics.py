@@ -18,7 +18,7 @@ from evenhand.metrics.catalogue import Metric, named
 from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
-    from evenhand.metrics.users import UserMetrics
+    from evenhand.metrics.evaluate import UserMetrics
 
 CONFIDENCE = 0.95
 ROUNDING = 1e-12

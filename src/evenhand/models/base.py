@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -28,7 +28,7 @@ from evenhand.models.filters import (
     with_notes,
 )
 from evenhand.models.topk import TABLE_SLOT, Score, check_lists, top_by
-from evenhand.utils.errors import InputError
+from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.text import count
 
 if TYPE_CHECKING:
@@ -266,3 +266,21 @@ def _joined(own: pa.Table, popular: pa.Table) -> pa.Table:
     if own["user"].type != popular["user"].type:
         parts = [part.set_column(0, "user", part["user"].cast(pa.string())) for part in parts]
     return pa.concat_tables(parts)
+
+
+def described(part: Any) -> dict[str, Any]:
+    """A frozen dataclass for `Model.info`: its class as `kind` and its fields by name."""
+    return {"kind": type(part).__name__, **{f.name: getattr(part, f.name) for f in fields(part)}}
+
+
+def from_description(base: Any, description: Mapping[str, Any]) -> Any:
+    """What `described` wrote down: one of the subclasses of `base` that are imported."""
+    kinds: dict[str, type] = {}
+    found = list(base.__subclasses__())
+    for kind in found:  # those nearest to the base first; of equal names the first counts
+        kinds.setdefault(kind.__name__, kind)
+        found += kind.__subclasses__()
+    values = {name: tuple(v) if isinstance(v, list) else v for name, v in description.items() if name != "kind"}
+    if description["kind"] not in kinds:
+        raise unknown("kind of sampler or objective", description["kind"], kinds)
+    return kinds[description["kind"]](**values)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from evenhand.data.interactions import Interactions
 from evenhand.utils.compiled import compiled
 
 _BLOCK = 64
@@ -28,6 +29,17 @@ def by_threads(work: Callable[[int, int], None], n_rows: int) -> None:
         return
     with ThreadPoolExecutor(len(cuts) - 1) as pool:
         list(pool.map(lambda span: work(*span), pairwise(cuts)))
+
+
+def sums_of_users(
+    loop: Callable[..., None], seen: Interactions, users: np.ndarray, counts: np.ndarray | None, *arrays: np.ndarray
+) -> torch.Tensor:
+    """float32 [n, n_items]: what `add_weights` or `propagate` adds up over each user's pairs."""
+    found = torch.zeros(len(users), seen.n_items)
+    amounts = np.empty(0, np.float32) if counts is None else counts
+    given = np.ascontiguousarray(users, dtype=np.int64), seen.indptr, seen.items, amounts, *arrays, found.numpy()
+    by_threads(lambda first, last: loop(*given, first, last), len(users))
+    return found
 
 
 @compiled()

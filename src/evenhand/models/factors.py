@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
@@ -162,13 +161,6 @@ def systems(item_vectors: Tensor) -> list[Factors]:
         lengths = RIDGE * scale * torch.eye(items.shape[1], dtype=items.dtype)
         found.append(torch.linalg.lu_factor(second_moment + lengths))
     return found
-
-
-def load(folder: str | Path, *, verify: bool = True) -> Model:
-    """Read a model folder that `save` wrote; `verify` compares every file with its checksum."""
-    from evenhand.models.folder import read_model
-
-    return read_model(folder, verify=verify)
 
 
 def on_cpu(vectors: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:

@@ -114,8 +114,8 @@ def _is_ours(file: Path) -> bool:
     return {"format", "seeds"} <= found.keys() if isinstance(found, dict) else "made by evenhand." in text
 
 
-def read_model(folder: str | Path, *, verify: bool = True) -> Model:
-    """Read a folder that `write_model` wrote, and make sure that its parts belong together.
+def load(folder: str | Path, *, verify: bool = True) -> Model:
+    """Read a model folder that `save` wrote; `verify` compares every file with its checksum.
 
     One that is replaced while it is read, as by a nightly job, is read again.
     """

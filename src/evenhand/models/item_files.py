@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, Literal, get_args
 from zlib import crc32
 
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from scipy import sparse
 
 from evenhand.data.interactions import Interactions
-from evenhand.data.reading.cleaning import codes_and_ids
+from evenhand.data.reading.cleaning import codes_and_ids, looked_up
 from evenhand.data.reading.columns import Column, NoRowsError, is_string, source_label
 from evenhand.data.reading.read import column_names, read_columns, read_table
 from evenhand.models.filters import positions
@@ -59,13 +59,10 @@ def read_groups(source: str, data: Interactions, item: str = "item") -> tuple[in
     if len(torn):
         raise InputError(f"{source_label(file)} gives several groups to {_some(ids.take(pa.array(torn)))}.")
 
-    wanted = data.item_ids
-    if ids.type != wanted.type:
-        ids, wanted = ids.cast(pa.string()), wanted.cast(pa.string())
-    place = pc.index_in(wanted, value_set=ids)
-    missing = wanted.filter(place.is_null())
+    place = looked_up(data.item_ids, ids)
+    missing = data.item_ids.filter(place.is_null())
     if len(missing):
-        raise InputError(f"{source_label(file)} gives no group to {_some(missing)} of {len(wanted):,}.")
+        raise InputError(f"{source_label(file)} gives no group to {_some(missing)} of {data.n_items:,}.")
     _, numbered = np.unique(group_of[np.asarray(place)], return_inverse=True)
     return tuple(numbered.tolist())
 
@@ -109,7 +106,9 @@ def read_titles(source: Any, item_ids: pa.Array, *, item: str = "item", title: s
     """string [n_items]: the title of every item, null where the file has none; of repeated ids the first counts."""
     table = read_columns(source, [Column("item", "id", item), Column("title", "text", title)], strict=False)
     ids = table["item"].cast(table["item"].type.value_type).combine_chunks()
-    found = _first_rows(ids, item_ids)
+    there, found = positions(ids, item_ids), np.full(len(item_ids), -1)
+    rows = np.flatnonzero(there >= 0)[::-1]  # so that the first is written last
+    found[there[rows]] = rows
     if len(item_ids) and (found < 0).all():
         raise InputError(f"{source_label(source)} has no title for any item of the model; check the column '{item}'.")
     return _taken(table["title"], found)
@@ -123,15 +122,6 @@ def carried_titles(titles: pa.Array | None, old_ids: pa.Array, new_ids: pa.Array
 def note_on(titles: pa.Array) -> list[str]:
     """How many items have no title, where some have none."""
     return [f"{count(titles.null_count, 'item')} of {len(titles):,} without a title."] if titles.null_count else []
-
-
-def _first_rows(ids: pa.Array, item_ids: pa.Array) -> np.ndarray:
-    """int64 [n_items]: the first row of each item's id, -1 where there is none."""
-    there = positions(ids, item_ids)
-    place = np.full(len(item_ids), -1, dtype=np.int64)
-    rows = np.flatnonzero(there >= 0)[::-1]
-    place[there[rows]] = rows
-    return place
 
 
 def _taken(titles: Any, place: np.ndarray) -> pa.Array:
@@ -207,7 +197,7 @@ def _category(column: pa.ChunkedArray, learn: np.ndarray) -> sparse.csr_matrix:
     labels = _labels(column)
     counts = Counter(one for row, counted in zip(labels, learn, strict=True) if counted for one in row)
     place = {name: n for n, (name, _) in enumerate(sorted(counts.most_common(MOST_CATEGORIES)))}
-    return _bag(([place[one] for one in row if one in place] for row in labels), len(labels), len(place))
+    return _bag([[place[one] for one in row if one in place] for row in labels], len(place))
 
 
 def _text(column: pa.ChunkedArray, learn: np.ndarray) -> sparse.csr_matrix:
@@ -217,7 +207,7 @@ def _text(column: pa.ChunkedArray, learn: np.ndarray) -> sparse.csr_matrix:
         words = re.findall(r"\w+", (text or "").lower())
         tokens = words + [f"{one} {other}" for one, other in pairwise(words)]
         rows.append([crc32(token.encode()) % WORD_FEATURES for token in tokens])
-    bag = _bag(rows, len(rows), WORD_FEATURES)
+    bag = _bag(rows, WORD_FEATURES)
     within = bag[learn].getnnz(axis=0)
     bag = bag @ sparse.diags(np.log1p(max(int(learn.sum()), 1) / np.maximum(within, 1)))
     lengths = np.sqrt(bag.multiply(bag).sum(1)).A1
@@ -248,14 +238,11 @@ def _vector(column: pa.ChunkedArray, learn: np.ndarray) -> sparse.csr_matrix:
     return sparse.csr_matrix(found / (size or 1))
 
 
-def _bag(rows: Iterable[Sequence[int]], n: int, width: int) -> sparse.csr_matrix:
+def _bag(rows: Sequence[Sequence[int]], width: int) -> sparse.csr_matrix:
     """How often each column is named in each row."""
-    listed = list(rows)
-    indptr = np.concatenate([[0], np.cumsum([len(row) for row in listed])])
-    columns = np.fromiter((one for row in listed for one in row), dtype=np.int64, count=indptr[-1])
-    found = sparse.csr_matrix((np.ones(len(columns)), columns, indptr), shape=(n, width))
-    found.sum_duplicates()
-    return found
+    row = np.repeat(np.arange(len(rows)), [len(one) for one in rows])
+    column = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=len(row))
+    return sparse.csr_matrix((np.ones(len(row)), (row, column)), shape=(len(rows), width))
 
 
 _BLOCKS: Mapping[str, Callable[[pa.ChunkedArray, np.ndarray], sparse.csr_matrix]] = {

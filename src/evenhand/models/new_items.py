@@ -23,9 +23,8 @@ from torch import Tensor
 from evenhand.data.interactions import Interactions, gather_rows
 from evenhand.data.reading.columns import source_label
 from evenhand.models.filters import positions
-from evenhand.models.graph_filter import GraphFilter
 from evenhand.models.item_files import carried_titles, features, read_attributes
-from evenhand.models.item_weights import CountTable, DenseTable, ItemTable, SparseTable, is_csr
+from evenhand.models.item_weights import CountTable, DenseTable, GraphFilter, ItemTable, SparseTable, is_csr
 from evenhand.models.topk import Score
 from evenhand.utils.errors import InputError
 

@@ -18,8 +18,9 @@ from evenhand.data.popularity import HotRule
 from evenhand.data.reading.columns import source_label
 from evenhand.data.reading.read import as_interactions
 from evenhand.data.splits import Split, share_vocabulary
+from evenhand.metrics.evaluate import score_lists
+from evenhand.metrics.formulas import NO_ITEM, UNKNOWN_ITEM
 from evenhand.metrics.lists import ListColumns, ListTable, read_lists
-from evenhand.metrics.users import NO_ITEM, UNKNOWN_ITEM, score_lists
 from evenhand.models.rerank_rules import METHODS, Block, Method, Popularity
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.text import count

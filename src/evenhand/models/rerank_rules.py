@@ -14,6 +14,7 @@ import numpy as np
 
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import hot_items
+from evenhand.metrics.formulas import jensen_shannon
 
 HEAD, MID, TAIL = 0, 1, 2
 HOT, COLD = 0, 1
@@ -121,8 +122,7 @@ def calibrated(block: Block, strength: float, k: int) -> np.ndarray:
 
     def closeness(picked: np.ndarray, mix: np.ndarray) -> np.ndarray:
         """How near the list's mix would come to the user's with one more of each group: minus the divergence."""
-        after = picked[:, None, :] + np.eye(mix.shape[1])
-        return -divergence(mix[:, None, :], after / after.sum(-1, keepdims=True))
+        return -np.square(jensen_shannon(mix[:, None, :], picked[:, None, :] + np.eye(mix.shape[1])))
 
     return _greedy(block, block.tiers, strength, k, closeness)
 
@@ -163,19 +163,6 @@ METHODS: dict[str, Method] = {
     "xquad-binary": Method(xquad_binary, 0.3),
     "compensated": Method(compensated, 0.05),
 }
-
-
-def divergence(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """The Jensen-Shannon divergence of distributions along the last axis, in bits: 0 (the same) to 1.
-
-    >>> divergence(np.array([1.0, 0.0]), np.array([[0.0, 1.0], [1.0, 0.0]]))
-    array([1., 0.])
-    """
-    return _bits((p + q) / 2) - (_bits(p) + _bits(q)) / 2
-
-
-def _bits(p: np.ndarray) -> np.ndarray:
-    return -(p * np.log2(p, out=np.zeros_like(p), where=p > 0)).sum(-1)
 
 
 def _greedy(block: Block, grouped: Grouping, strength: float, k: int, gain: Gain) -> np.ndarray:

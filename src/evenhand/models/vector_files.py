@@ -13,9 +13,9 @@ import torch
 
 from evenhand.data.interactions import Interactions
 from evenhand.models.base import Model
-from evenhand.models.factors import FactorModel, load
+from evenhand.models.factors import FactorModel
 from evenhand.models.filters import positions
-from evenhand.models.folder import read_as
+from evenhand.models.folder import load, read_as
 from evenhand.utils.atomic import atomic_file, atomic_folder, check_folder
 from evenhand.utils.errors import InputError, unknown
 

@@ -17,6 +17,7 @@ from evenhand.data.reading.read import read_interactions
 from evenhand.data.splits import Split, given_split
 from evenhand.encoders import ENCODERS
 from evenhand.methods import METHODS, parse
+from evenhand.models.base import described
 from evenhand.paper.published import (
     BASELINES,
     NEEDED,
@@ -31,7 +32,6 @@ from evenhand.paper.published import (
 )
 from evenhand.training.method import Method
 from evenhand.training.settings import ProtocolName, Settings
-from evenhand.utils.description import described
 from evenhand.utils.errors import InputError, unknown
 
 SettingsName = Literal["paper", "released", "tuned"]

@@ -24,8 +24,8 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.experiments.compare import CompareResult
 from evenhand.experiments.verdict import paired
+from evenhand.metrics.evaluate import UserMetrics
 from evenhand.metrics.statistics import Interval, compare_metric, summarise
-from evenhand.metrics.users import UserMetrics
 from evenhand.utils.atomic import atomic_file
 
 _CHUNK_SCORES = 2**22

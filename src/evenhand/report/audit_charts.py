@@ -12,8 +12,9 @@ from statistics import NormalDist
 import altair as alt
 from markupsafe import Markup
 
-from evenhand.audit.result import Audit, Confusion, Estimate, Exposure, SliceRow
+from evenhand.audit.result import Audit, Confusion, Exposure, SliceRow
 from evenhand.metrics.catalogue import SLICE_CHART
+from evenhand.metrics.statistics import Estimate
 from evenhand.report import charts
 from evenhand.report.charts import Figure, Rows, finite
 from evenhand.report.render import brief, clean, described, interval, listing, number, percent, titled

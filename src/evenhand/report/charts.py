@@ -18,7 +18,7 @@ import altair as alt
 import vl_convert
 from markupsafe import Markup, escape
 
-from evenhand.audit.result import Estimate
+from evenhand.metrics.statistics import Estimate
 from evenhand.report.render import Table, clean
 
 WIDTH = 380

@@ -26,8 +26,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import evenhand
-from evenhand.audit.result import Estimate
 from evenhand.metrics.catalogue import METRICS, PAGE, Metric
+from evenhand.metrics.statistics import Estimate
 from evenhand.utils.text import count
 
 LONGEST = 120

@@ -9,9 +9,9 @@ from typing import Any
 
 import altair as alt
 
-from evenhand.audit.result import Estimate
 from evenhand.data.write import write_text
 from evenhand.experiments.search_result import PICKS, Goal, Trial, TuneResult, accurate_first, picked_trial
+from evenhand.metrics.statistics import Estimate
 from evenhand.report import charts
 from evenhand.report.charts import Figure, Rows
 from evenhand.report.render import (

@@ -23,8 +23,7 @@ from torch import Tensor
 
 from evenhand.data.interactions import Interactions
 from evenhand.models.base import Model
-from evenhand.models.factors import load
-from evenhand.models.folder import FILES
+from evenhand.models.folder import FILES, load
 from evenhand.models.topk import first_list
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count, one_line

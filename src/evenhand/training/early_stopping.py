@@ -14,7 +14,7 @@ from evenhand.data.splits import Split, SpreadSplit
 from evenhand.data.spread_log import SpreadLog
 from evenhand.encoders.base import Vectors
 from evenhand.metrics.catalogue import BEST_EPOCH, METRICS
-from evenhand.metrics.users import UserMetrics
+from evenhand.metrics.evaluate import UserMetrics
 from evenhand.training.evaluation import Evaluator, Result, Results, SpreadEvaluator
 from evenhand.training.settings import EVALUATED_UP_TO, ProtocolName, Settings
 from evenhand.utils.errors import InputError

@@ -20,9 +20,9 @@ from torch import Tensor
 from evenhand.data.interactions import Interactions
 from evenhand.data.spread_log import SpreadLog
 from evenhand.encoders.base import Vectors
-from evenhand.metrics.exposure import NO_ITEM
+from evenhand.metrics.evaluate import UserMetrics, score_sheet
+from evenhand.metrics.formulas import NO_ITEM
 from evenhand.metrics.slots import AnswerSheet, ItemPopularity
-from evenhand.metrics.users import UserMetrics, score_sheet
 from evenhand.models.topk import Score, by_product, top_by, top_of
 from evenhand.utils.spread_arrays import exchange_arrays, total
 from evenhand.utils.world import Blocks

@@ -32,8 +32,7 @@ from evenhand.training.early_stopping import STOPPING_K, evaluator_of
 from evenhand.training.evaluation import Evaluator, Results, reported, users_within_reach
 from evenhand.training.settings import ProtocolName, Resume, resolve_device
 from evenhand.utils.errors import InputError, unknown
-from evenhand.utils.progress import OnEpoch
-from evenhand.utils.working_time import working_time
+from evenhand.utils.progress import OnEpoch, working_time
 
 MOST_SEEDS = 10_000
 _OWN = ("sampler", "objective", "baseline")

@@ -20,6 +20,7 @@ from evenhand.data.popularity import HotRule
 from evenhand.data.splits import Split, SpreadSplit
 from evenhand.data.spread_log import SpreadLog
 from evenhand.encoders import Encoder, Vectors, describe_encoder
+from evenhand.models.base import described
 from evenhand.models.factors import FactorModel, on_cpu
 from evenhand.objectives import BPR, Objective
 from evenhand.samplers.base import Sampler
@@ -30,7 +31,6 @@ from evenhand.training.memory_estimate import check_fits, memory_errors_explaine
 from evenhand.training.method import Fit, check_asked, metrics_json, seed_numbers
 from evenhand.training.settings import ProtocolName, Resume, Settings, exact_repeats, resolve_device
 from evenhand.training.trainer import Trainer, too_high
-from evenhand.utils.description import described
 from evenhand.utils.errors import InputError
 from evenhand.utils.progress import OnEpoch
 from evenhand.utils.world import World

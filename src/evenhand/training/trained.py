@@ -20,7 +20,7 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split, share_vocabulary
 from evenhand.data.spread_log import SpreadLog
 from evenhand.encoders import ENCODERS, MF, Encoder, describe_encoder
-from evenhand.models.base import Model
+from evenhand.models.base import Model, described, from_description
 from evenhand.models.factors import FactorModel
 from evenhand.objectives import BPR, Objective
 from evenhand.samplers import GroupSampler, Sampler
@@ -31,7 +31,6 @@ from evenhand.training.method import PLAIN, Conditions, Fit, Method, RunOptions,
 from evenhand.training.run import train
 from evenhand.training.settings import Settings, tried_regularisation
 from evenhand.training.wire_estimate import FEWEST, wire_of
-from evenhand.utils.description import described, from_description
 from evenhand.utils.errors import InputError
 from evenhand.utils.memory import available_bytes, gigabytes
 from evenhand.utils.world import World

@@ -27,9 +27,8 @@ from evenhand.training.evaluation import Evaluator, SpreadEvaluator, best_final
 from evenhand.training.state import TrainState
 from evenhand.utils import keyed
 from evenhand.utils.errors import DivergedError
-from evenhand.utils.progress import OnEpoch
+from evenhand.utils.progress import OnEpoch, working_time
 from evenhand.utils.stopping import StopSignal
-from evenhand.utils.working_time import working_time
 from evenhand.utils.world import World
 
 

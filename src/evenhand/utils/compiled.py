@@ -26,7 +26,7 @@ from numba import njit
 from numba.core.compiler_lock import global_compiler_lock
 
 from evenhand.utils.atomic import locked
-from evenhand.utils.working_time import compiling
+from evenhand.utils.progress import compiling
 
 PACKAGE = Path(__file__).parents[1]
 _KEPT_DAYS = 30

@@ -1,10 +1,17 @@
-"""How much memory is left, asked before something large is made: a refusal beats a killed process."""
+"""How much memory is left, asked before something large is made, and work in pieces that fit into some of it.
+
+A refusal beats a killed process.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from evenhand.utils.errors import InputError
 
@@ -37,7 +44,7 @@ def available_bytes(device: torch.device) -> int | None:
 def peak_bytes() -> int:
     """The most main memory that this process has held so far."""
     try:  # the highest of this process alone; the other figure may be that of whoever started it
-        return _own("VmHWM")
+        return _figure("/proc/self/status", "VmHWM")
     except (OSError, StopIteration):
         import resource
         import sys
@@ -64,13 +71,25 @@ def gigabytes(size: int) -> str:
     return f"{size / 1e9:,.1f} GB" if size >= 10**8 else f"{size / 1e6:.0f} MB"
 
 
+def slices_within(costs: np.ndarray, budget: int) -> Iterator[slice]:
+    """Consecutive slices whose costs sum to at most `budget`; what alone costs more stands alone.
+
+    >>> list(slices_within(np.array([2, 2, 9, 1]), 4))
+    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
+    """
+    total = np.concatenate([[0], np.cumsum(costs)])
+    begin = 0
+    while begin < len(costs):
+        end = int(np.searchsorted(total, total[begin] + budget, side="right")) - 1
+        end = max(end, begin + 1)
+        yield slice(begin, end)
+        begin = end
+
+
 def _from_meminfo() -> int | None:
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return None
-    sizes = (line.split() for line in lines if line.startswith("MemAvailable:"))
-    return next((int(words[1]) * 1024 for words in sizes), None)
+    with suppress(OSError, StopIteration):
+        return _figure("/proc/meminfo", "MemAvailable")
+    return None
 
 
 def _from_cgroup() -> int | None:
@@ -86,14 +105,14 @@ def _from_ulimit() -> int | None:
         import resource
 
         limit = resource.getrlimit(resource.RLIMIT_DATA)[0]
-        return None if limit == resource.RLIM_INFINITY else max(0, limit - _own("VmData"))
+        return None if limit == resource.RLIM_INFINITY else max(0, limit - _figure("/proc/self/status", "VmData"))
     except (ImportError, AttributeError, OSError, StopIteration):
         return None
 
 
-def _own(name: str) -> int:
-    """A figure of this process, in bytes, where the system has such a file."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+def _figure(file: str, name: str) -> int:
+    """Bytes that a line of this file names, where the system has such a file."""
+    lines = Path(file).read_text(encoding="ascii", errors="replace").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
 
 

@@ -1,6 +1,7 @@
 """Progress of long work on standard error: bars on a terminal, elsewhere a line with the time now and then.
 
-Work may be nested (the epochs of a fit, the fits of a recipe): all of it shares one display.
+Work may be nested (the epochs of a fit, the fits of a recipe): all of it shares one display. Budgets and estimates are
+about the work: `working_time` stands still while code is compiled, which happens once.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.utils.working_time import is_compiling, working_time
-
 OnEpoch = Callable[[int, int, Mapping[str, Any]], None]
 """Called with (steps done, steps at most, what is new)."""
 LINE_EVERY, SILENT_FOR = 10.0, 30.0
@@ -27,6 +26,34 @@ _WINDOW = 20
 
 _quiet = False
 _display: Display | None = None
+_began_compiling: list[float] = []
+_compiled_for: list[float] = []
+
+
+def working_time() -> float:
+    """Seconds since some moment, without those of compiling."""
+    return time.monotonic() - compile_time()
+
+
+def compile_time() -> float:
+    """Seconds for which this process has compiled so far."""
+    return sum(_compiled_for)
+
+
+def is_compiling() -> bool:
+    return bool(_began_compiling)
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """To be held while code is compiled, by one thread at a time; what that compiles in turn is a part of it."""
+    _began_compiling.append(time.monotonic())
+    try:
+        yield
+    finally:
+        began = _began_compiling.pop()
+        if not _began_compiling:
+            _compiled_for.append(time.monotonic() - began)
 
 
 def quiet(on: bool = True) -> None:

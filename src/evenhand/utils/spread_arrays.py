@@ -11,6 +11,7 @@ from math import prod
 import numpy as np
 import pyarrow as pa
 
+from evenhand.utils.memory import slices_within
 from evenhand.utils.world import World
 
 _TOGETHER = 2**24
@@ -50,28 +51,15 @@ def gather_columns(world: World, columns: Mapping[str, np.ndarray]) -> dict[str,
     limit = _TOGETHER // max(1, sum(counts.receive))
     rows = {name: np.ascontiguousarray(column).reshape(n, prod(column.shape[1:])) for name, column in columns.items()}
     widths = np.array([of_one.shape[1] * of_one.itemsize for of_one in rows.values()])
-    found = {}
-    for message in np.split(np.array(list(columns)), _breaks(widths, limit)):
+    names, found = list(columns), {}
+    for part in slices_within(widths, limit):
+        message = names[part]
         packed = np.concatenate([rows[name].view(np.uint8) for name in message], axis=1)
         came = world.swap(torch.from_numpy(packed).repeat(world.size, 1), send, counts).numpy()
         ends = np.cumsum([rows[name].shape[1] * rows[name].itemsize for name in message])[:-1]
-        for name, part in zip(message.tolist(), np.split(came, ends, axis=1), strict=True):
+        for name, bytes_of in zip(message, np.split(came, ends, axis=1), strict=True):
             column = columns[name]
-            found[name] = np.ascontiguousarray(part).view(column.dtype).reshape(len(came), *column.shape[1:])
-    return found
-
-
-def _breaks(widths: np.ndarray, limit: int) -> list[int]:
-    """Where to begin a new message, so that none is wider than the limit unless a single column is.
-
-    >>> _breaks(np.array([8, 8, 80, 8]), 16)
-    [2, 3]
-    """
-    found, begin = [], 0
-    for place in range(1, len(widths)):
-        if widths[begin : place + 1].sum() > limit:
-            found.append(place)
-            begin = place
+            found[name] = np.ascontiguousarray(bytes_of).view(column.dtype).reshape(len(came), *column.shape[1:])
     return found
 
 

@@ -298,30 +298,23 @@ class World:
         try:
             yield
         except InputError as problem:
-            self._report(str(problem))
+            if not self.lone:
+                self._report(str(problem))
             raise
         except LostError as problem:
-            sentence = self._reported()
-            if sentence is None:
-                raise
-            raise InputError(sentence) from problem
+            with suppress(RuntimeError):
+                self._store.wait([_REPORTED], timedelta(seconds=1))
+                raise InputError(self._store.get(_REPORTED).decode()) from problem
+            raise
 
     def _report(self, sentence: str) -> None:
         """Leave word, and hang up, so that those who wait for this rank look for it."""
-        if self.lone:
-            return
         import torch.distributed as dist
 
         with suppress(RuntimeError):
             if not self._store.check([_REPORTED]):
                 self._store.set(_REPORTED, sentence)
             dist.destroy_process_group()
-
-    def _reported(self) -> str | None:
-        with suppress(RuntimeError):
-            self._store.wait([_REPORTED], timedelta(seconds=1))
-            return str(self._store.get(_REPORTED).decode())
-        return None
 
     @property
     def restarted(self) -> bool:

@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from evenhand.data.datasets.fetch import cache_folder
-from evenhand.data.reading.read import Column, read_columns
+from evenhand.data.reading.columns import Column
+from evenhand.data.reading.read import read_columns
 from evenhand.data.reading.sources import find_files
 from evenhand.data.reading.text_files import read_item_lines
 from evenhand.utils.errors import InputError

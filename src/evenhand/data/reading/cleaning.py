@@ -206,6 +206,13 @@ def codes_and_ids(column: pa.ChunkedArray) -> tuple[np.ndarray, pa.Array]:
     return compacted(np.array(array.indices, dtype=np.int32), array.dictionary)
 
 
+def looked_up(ids: pa.Array, vocabulary: pa.Array) -> pa.Array:
+    """Where each id stands in a vocabulary, null where it does not; ids of two types are compared by their text."""
+    if ids.type != vocabulary.type:
+        ids, vocabulary = ids.cast(pa.string()), vocabulary.cast(pa.string())
+    return pc.index_in(ids, value_set=vocabulary)
+
+
 MISSING_NUMBERS = ["", "na", "nan", "null", "none"]
 WANTED = {"number": "a number", "time": "a number or an ISO date"}
 TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

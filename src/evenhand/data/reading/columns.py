@@ -89,7 +89,13 @@ def gather(
 def typed(batches: Iterable[pa.RecordBatch], names: Sequence[str], columns: Sequence[Column], label: str) -> Loaded:
     """Batches whose columns are called `names`, as a table by role; they are checked first."""
     chosen = pick(columns, names, label)
-    codes, table = gather(_sound(batches), chosen, columns)
+
+    def sound() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            batch.validate(full=True)  # offsets lie within their data, and texts are texts
+            yield batch
+
+    codes, table = gather(sound(), chosen, columns)
     return Loaded(
         label=label,
         codes=codes,
@@ -97,13 +103,6 @@ def typed(batches: Iterable[pa.RecordBatch], names: Sequence[str], columns: Sequ
         names={role: names[place] for role, place in chosen.items()},
         place=lambda row: f"row {row + 1}",
     )
-
-
-def _sound(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same, once it is certain that offsets lie within their data and that texts are texts."""
-    for batch in batches:
-        batch.validate(full=True)
-        yield batch
 
 
 def source_label(source: Any) -> str:

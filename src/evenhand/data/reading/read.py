@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,18 +28,19 @@ from evenhand.data.reading.columns import (
     NoRowsError,
     faults_reported,
     id_type,
+    pick,
     source_label,
     to_text,
     typed,
     without_folder,
 )
 from evenhand.data.reading.sources import JSON_ENDINGS, PARQUET_ENDINGS, TEXT_ENDINGS, File, find_files
-from evenhand.data.reading.text_files import load_text, text_column_names
-from evenhand.data.reading.typed_files import load_parquet, opened_parquet, read_json_lines
+from evenhand.data.reading.text_files import load_text, read_json_lines, text_column_names
 from evenhand.utils.errors import InputError
-from evenhand.utils.text import count
+from evenhand.utils.text import count, first_line_of
 
-__all__ = ["Column", "read_columns", "read_interactions", "source_label"]
+_ROWS, _BUFFER = 2**17, 2**20
+"""Rows of a parquet file that are decoded at once, and bytes of a column that are read at once."""
 
 
 def read_interactions(source: Any, asked: ReadOptions | None = None, **options: Any) -> Interactions:
@@ -251,3 +255,66 @@ def _is_parquet(file: File) -> bool:
         return file.ending in PARQUET_ENDINGS
     with file.open() as content:
         return content.read(4) == b"PAR1"
+
+
+@contextmanager
+def opened_parquet(file: File) -> Iterator[Any]:
+    """A `pyarrow.parquet.ParquetFile`; what is wrong with it is reported in one sentence."""
+    import pyarrow.parquet as pq
+
+    try:
+        with file.open() as content, pq.ParquetFile(content, buffer_size=_BUFFER, pre_buffer=False) as parquet:
+            yield parquet
+    except (pa.ArrowException, OSError, UnicodeError) as error:
+        raise InputError(f"{file.label} cannot be read as a parquet file: {first_line_of(error)}.") from None
+
+
+def load_parquet(file: File, columns: Sequence[Column]) -> Loaded:
+    with opened_parquet(file) as parquet:
+        in_file = _wanted(parquet, columns, file.label)
+        return typed(parquet.iter_batches(_ROWS, columns=in_file), in_file, columns, file.label)
+
+
+class Footer(NamedTuple):
+    """What a file says of itself, as JSON can carry it."""
+
+    groups: tuple[int, ...]
+    """The rows of each row group."""
+    names: Mapping[str, str]
+    """role → what the file calls it."""
+    id_types: Mapping[str, str]
+    """role → the `id_type` of its ids."""
+
+    @staticmethod
+    def of(file: File, columns: Sequence[Column]) -> Footer:
+        with opened_parquet(file) as parquet:
+            schema, footer = parquet.schema_arrow, parquet.metadata
+            chosen = pick(columns, schema.names, file.label)
+            return Footer(
+                tuple(footer.row_group(group).num_rows for group in range(footer.num_row_groups)),
+                {role: schema.names[place] for role, place in chosen.items()},
+                {c.role: str(id_type(schema.types[chosen[c.role]])) for c in columns if c.kind == "id"},
+            )
+
+
+def pieces(file: File, columns: Sequence[Column], groups: Sequence[int], first_row: int) -> Iterator[Loaded]:
+    """The rows of these row groups, some at a time; `first_row` is the number of the first one in the file."""
+    with opened_parquet(file) as parquet:
+        in_file = _wanted(parquet, columns, file.label)
+        # The other processes have the other cores, and Arrow's threads keep memory of their own.
+        for batch in parquet.iter_batches(_ROWS, row_groups=list(groups), columns=in_file, use_threads=False):
+            if len(batch):
+                one = typed([batch], in_file, columns, file.label)
+                yield replace(one, place=partial(_place, file.label, first_row))
+                first_row += len(batch)
+
+
+def _place(label: str, before: int, row: int) -> str:
+    return f"row {before + row + 1} of {label}"
+
+
+def _wanted(parquet: Any, columns: Sequence[Column], label: str) -> list[str]:
+    """The names of the columns to read, in the order of the file."""
+    there = parquet.schema_arrow.names
+    wanted = {there[place] for place in pick(columns, there, label).values()}
+    return [name for name in there if name in wanted]

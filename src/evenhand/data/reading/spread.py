@@ -1,12 +1,8 @@
 """Reads a folder or object store of parquet files by many processes, of which none holds the whole log.
 
-Every rank reads some row groups, in pieces: ids become numbers, then each pair goes to the rank of its user, where
-repeats are merged. The log is the one that `read_interactions` makes of the same files.
-
-An id belongs to the process that its hash names (`owners`), so that whoever meets it knows whom to ask; ids are
-compared there as they are, so two of one hash do no harm. Every rank sends the ids of a piece of the log to their
-owners, who collect them. At the end the owners sort all ids among themselves, each rank one range of them (a sample
-sort), and answer piece by piece with the place of every id in the sorted whole.
+Every rank reads some row groups, in pieces, and sends their ids to the ranks that the ids' hashes name (`owners`). At
+the end these sort all ids among themselves, each one range of them (a sample sort), and answer with the place of every
+id. Then each pair goes to the rank of its user, where repeats are merged: the log is that of `read_interactions`.
 """
 
 from __future__ import annotations
@@ -35,8 +31,8 @@ from evenhand.data.reading.cleaning import (
 )
 from evenhand.data.reading.codes import Codes, Growing, Pairs, collect, from_the_end, pair_keys, recode, steps
 from evenhand.data.reading.columns import Column, Loaded, NoRowsError, faults_reported, source_label, without_folder
+from evenhand.data.reading.read import Footer, pieces
 from evenhand.data.reading.sources import PARQUET_ENDINGS, File, find_files
-from evenhand.data.reading.typed_files import Footer, pieces
 from evenhand.data.spread_log import SpreadLog
 from evenhand.utils.errors import InputError
 from evenhand.utils.spread_arrays import exchange_arrays, exchange_ids, total_count
@@ -71,7 +67,9 @@ def read_spread(source: Any, world: World, **options: Any) -> SpreadLog:
         nothing = np.empty(0, dtype=np.int32), pa.array([], pa.string())
         users.add(*(nothing if clean is None else clean.users))
         items.add(*(nothing if clean is None else clean.items))
-    added_up = _added_up(world, left_out)
+    added_up: Counter[str] = Counter()  # over all ranks, in the order of the first that counted anything
+    for one in world.gathered(dict(left_out)):
+        added_up.update(one)
     cleaned = skipped({why: n for why, n in added_up.items() if not why.startswith("_")})
     if asked.min_rating is not None and not added_up["_rated"]:
         raise no_such_rating(plan.label, asked.min_rating)
@@ -129,14 +127,6 @@ def _cleaned(piece: Loaded, asked: ReadOptions, id_types: Mapping[str, pa.DataTy
         if len(ids) and ids.type != id_types[role]:  # unsigned, and one process would make texts of all of them
             raise InputError(f"{piece.called(role)} has numbers from 2**63 on; write such ids as texts.")
     return _Clean(users, items, numbers, left_out)
-
-
-def _added_up(world: World, left_out: Counter[str]) -> Counter[str]:
-    """Over all ranks, in the order of the first that counted anything."""
-    every: Counter[str] = Counter()
-    for one in world.gathered(dict(left_out)):
-        every.update(one)
-    return every
 
 
 def _brought_home(

@@ -1,14 +1,17 @@
-"""Delimited text (csv, tsv, dat…) and lines of `user item item …` into codes and an Arrow table.
+"""Text files: delimited (csv, tsv, dat…), lines of `user item item …`, and JSON lines.
 
 A name like log.txt only hints at how a file is written, so its first line decides. Arrow parses fast but says
-little of what went wrong, so a file that it refuses is read again to name the line.
+little of what went wrong, so a file that it refuses is read again to name the line. It makes a column of every key in a
+JSON file and follows brackets as deep as they go, so a few kilobytes could fill the memory or end the process: that
+text is looked at first, which takes as long as parsing it.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -33,6 +36,13 @@ UNIT_SEPARATOR = "\x1f"
 _BLOCK = 2**20
 """Bytes of text that are parsed at once; also how far a quote may be left open before that is an error."""
 _MOST_DIGITS = 18
+DEEPEST = 100
+LONGEST = 1 << 20
+"""Bytes of a line of JSON, which is also what is looked at at once."""
+MOST_CELLS = 1 << 24
+"""Of the table of a JSON file: lines times keys. More are allowed where the file is large enough to fill them."""
+_PLAIN_KEY = re.compile(rb'"([^"]*+)"\s*+:')
+_STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"(\s*+:)?', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -318,3 +328,66 @@ class SingleSeparator(io.RawIOBase):
         buffer[:size] = self._ready[:size]
         self._ready = self._ready[size:]
         return size
+
+
+def read_json_lines(file: File) -> pa.Table:
+    """All of the file; refused where a line is too long or too deep, or where keys are many."""
+    from pyarrow import json
+
+    _look_at(file)
+    with file.open_text() as content:
+        try:
+            return json.read_json(content, read_options=json.ReadOptions(block_size=2 * LONGEST))
+        except (pa.ArrowException, UnicodeError) as error:
+            reason = first_line_of(error)
+            raise InputError(f"{file.label} cannot be read as JSON lines, one object a line: {reason}.") from None
+
+
+def _look_at(file: File) -> None:
+    keys: set[bytes] = set()
+    label, done, size = file.label, 0, 0
+    with file.open_text() as content:
+        while chunk := content.read(LONGEST):
+            chunk += content.readline(LONGEST)
+            lines = chunk.split(b"\n")
+            if max(map(len, lines)) >= LONGEST:
+                long = _first_that(lines, lambda line: len(line) >= LONGEST)
+                raise InputError(f"line {done + long} of {label} is longer than {LONGEST:,} bytes.")
+            objects = chunk.startswith(b"{") + chunk.count(b"\n{")
+            # Arrow dies of a line that is `null`.
+            if objects + lines.count(b"") < len(lines) and (stray := _first_that(lines, _is_no_object)):
+                raise InputError(f"line {done + stray} of {label} is not a JSON object.")
+            # Of lines that hold one object and no list none can be nested deep.
+            if chunk.count(b"[") + chunk.count(b"{") - objects >= DEEPEST and (deep := _first_that(lines, _is_deep)):
+                raise InputError(f"line {done + deep} of {label} is nested more than {DEEPEST} deep.")
+            if b"\\" in chunk:
+                keys |= {name for name, colon in _STRING.findall(chunk) if colon}
+            else:
+                keys |= set(_PLAIN_KEY.findall(chunk))
+            done, size = done + chunk.count(b"\n"), size + len(chunk)
+            # Every key becomes a column over all lines, however few of them have it.
+            if len(keys) * done > max(MOST_CELLS, 4 * size):
+                raise InputError(
+                    f"{label} has {len(keys):,} different keys in {done:,} lines, most of them in few lines; "
+                    "keep only the columns that are needed."
+                )
+    if not size:
+        raise NoRowsError(f"{label} is empty.")
+
+
+def _first_that(lines: list[bytes], is_wrong: Callable[[bytes], bool]) -> int:
+    """Its number from 1, 0 where there is none."""
+    return next((number for number, line in enumerate(lines, 1) if is_wrong(line)), 0)
+
+
+def _is_no_object(line: bytes) -> bool:
+    return line.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] not in (b"", b"{")
+
+
+def _is_deep(line: bytes) -> bool:
+    """Whether brackets are nested that deep, those in texts aside."""
+    if line.count(b"[") + line.count(b"{") <= DEEPEST:
+        return False
+    signs = np.frombuffer(_STRING.sub(b"", line), dtype=np.uint8)
+    opens, closes = (np.isin(signs, list(pair)).astype(np.int64) for pair in (b"[{", b"]}"))
+    return int(np.cumsum(opens - closes).max(initial=0)) > DEEPEST

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from evenhand.data.interactions import Interactions
-from evenhand.metrics.exposure import STEEPEST, power_law_exponent, propensities
-from evenhand.metrics.slots import AnswerSheet, Slots
+from evenhand.metrics.evaluate import UserMetrics, score_lists
+from evenhand.metrics.slots import STEEPEST, AnswerSheet, Slots, power_law_exponent, propensities
 from evenhand.metrics.statistics import estimate_metric
-from evenhand.metrics.users import UserMetrics, score_lists
 
 
 def pairs(users: list[int], items: list[int], n_users: int, n_items: int) -> Interactions:

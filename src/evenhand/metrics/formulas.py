@@ -1,18 +1,13 @@
-"""Where recommendations go: pure functions from lists and item counts to the measures of exposure.
+"""The formulas of the metrics as pure functions: how good lists are, how often they err, and where exposure goes.
 
-`top` (int [n, k]) holds item indices by rank, `NO_ITEM` in empty slots and `UNKNOWN_ITEM` for an item that
-the training data does not know: nobody was seen with it, so its popularity is 0 and it is long-tail.
+Functions of accuracy and bias give one float64 per user, from bool [n, k] slots: does the slot hold a test item of the
+row's user (`hits`), a negative, an item of a group? `unwanted` and `missed` are counts, the numerators of OHR, OCR, UHR
+and UCR. Slots beyond k are ignored; a row with fewer items than k is a short list.
 
-The slopes are derivatives of a measure by each item's number of slots. Measures that look at all
-items at once would need a pass over every list for each draw of a bootstrap. To first order the spread over
-users follows from the slopes: a user's influence is their sum over the user's list, and the variance over
-users is the sum of squared influences.
-
-Propensities say what a metric would be if every item had been shown alike, from a log that showed popular ones more.
-A held-out pair of an item that is shown often stands for few such pairs, one of a rare item for many: each hit is
-weighed by 1 / propensity, and a user's weights are scaled to sum 1 (self-normalised; Yang et al. 2018, Schnabel et al.
-2016). It assumes that exposure depends on the item's popularity alone, as a power of it, and that every item that could
-be wanted has some chance to be shown; propensities below `least` are clipped, which trades bias for variance.
+Functions of exposure take `top` (int [n, k]), item indices by rank, or `counts` (int [n_items]), in how many slots each
+item stands. The slopes are derivatives of a measure by these counts: a bootstrap would need a pass over every list for
+each draw, but to first order a user's influence is the sum of slopes over the user's list, and the variance over users
+is the sum of squared influences.
 """
 
 from __future__ import annotations
@@ -20,18 +15,150 @@ from __future__ import annotations
 import numpy as np
 
 from evenhand.data.popularity import gini
-from evenhand.metrics.ranking import share
 
 NO_ITEM = -1
 """In a list: the slot is empty, because the list is shorter than k."""
 UNKNOWN_ITEM = -2
-"""In a list: the slot holds an item outside the vocabulary. It is never a hit, never a negative, and cold."""
-PARTS = 10
-"""Into how many groups of equal size items are divided by popularity."""
-LEAST = 0.01
-"""Propensities are at least this share of the largest one."""
-STEEPEST = 2.0
-"""The largest exponent taken from a log: counts that are nearly alike follow no power law, and give any exponent."""
+"""In a list: an item that the training data does not know. It is never a hit, never a negative, has popularity 0, and
+is cold."""
+
+
+def precision(hits: np.ndarray, k: int) -> np.ndarray:
+    """TP / k, with TP = |Rec ∩ T|: Rec is the list of the first k items, T the user's test items.
+
+    The divisor is k even where the list is shorter, so that leaving slots empty is never rewarded.
+
+    >>> precision(np.array([[True, False, True, False]]), k=4)
+    array([0.5])
+    """
+    return count(hits, k) / k
+
+
+def recall(hits: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarray:
+    """TP / |T|, with |T| = `n_relevant`; nan for a user without test items.
+
+    >>> recall(np.array([[True, False, True, False]]), np.array([8]), k=4)
+    array([0.25])
+    """
+    return share(count(hits, k), n_relevant, empty=np.nan)
+
+
+def f1(hits: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarray:
+    """2·TP / (k + |T|), the harmonic mean of a user's precision and recall (not of the averages).
+
+    >>> f1(np.array([[True, False, True, False]]), np.array([4]), k=4)
+    array([0.5])
+    """
+    return 2.0 * count(hits, k) / (k + np.asarray(n_relevant))
+
+
+def ndcg(hits: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarray:
+    """Σ over hits of 1/log2(rank + 1), divided by that sum for the ideal list of min(k, |T|) hits.
+
+    The rank of the first slot is 1. nan for a user without test items.
+
+    >>> ndcg(np.array([[True, True, False], [False, False, True]]), np.array([2, 1]), k=3)
+    array([1. , 0.5])
+    """
+    gain = 1.0 / np.log2(np.arange(2, k + 2))
+    # Both sums run from the first rank down, so that a perfect list gives exactly 1.
+    found = np.cumsum(hits[:, :k] * gain[: hits.shape[1]], axis=1)[:, -1]
+    ideal = np.concatenate([[0.0], np.cumsum(gain)])[np.minimum(n_relevant, k)]
+    return share(found, ideal, empty=np.nan)
+
+
+def hit_rate(hits: np.ndarray, k: int) -> np.ndarray:
+    """1 where the first k items hold at least one that the user wants, else 0.
+
+    >>> hit_rate(np.array([[False, True], [False, False]]), k=2)
+    array([1., 0.])
+    """
+    return np.asarray(hits[:, :k].any(axis=1), dtype=np.float64)
+
+
+def reciprocal_rank(hits: np.ndarray, k: int) -> np.ndarray:
+    """1 / rank of the first hit among the first k items, 0 without one; its mean is the MRR.
+
+    >>> reciprocal_rank(np.array([[False, True], [False, False]]), k=2)
+    array([0.5, 0. ])
+    """
+    hits = hits[:, :k]
+    return np.where(hits.any(axis=1), 1.0 / (hits.argmax(axis=1) + 1), 0.0)
+
+
+def fpr(hits: np.ndarray, k: int) -> np.ndarray:
+    """The paper's false positive rate, |Rec \\ T| / k read as 1 − precision.
+
+    It divides by the list and not by the negatives, so it is a false *discovery* rate; `fpr_true` is the
+    textbook rate. It stays 1 − precision for a short list: an empty slot counts as an error.
+
+    >>> fpr(np.array([[True, False, False, False]]), k=4)
+    array([0.75])
+    """
+    return 1.0 - precision(hits, k)
+
+
+def fnr(hits: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarray:
+    """|T \\ Rec| / |T| = 1 − recall; nan for a user without test items.
+
+    >>> fnr(np.array([[True, False, True, False]]), np.array([8]), k=4)
+    array([0.75])
+    """
+    return 1.0 - recall(hits, n_relevant, k)
+
+
+def fpr_true(negatives: np.ndarray, n_negatives: np.ndarray, k: int) -> np.ndarray:
+    """|Rec ∩ N| / |N|, where N holds the items that are neither consumed nor in T.
+
+    `negatives` (bool [n, k]) marks the slots with an item of N, `n_negatives` is |N|. A user without a
+    negative cannot be shown one: 0/0 counts as 0.
+
+    >>> fpr_true(np.array([[True, False, True], [False, False, False]]), np.array([50, 0]), k=3)
+    array([0.04, 0.  ])
+    """
+    return share(count(negatives, k), n_negatives, empty=0.0)
+
+
+def unwanted(hits: np.ndarray, group: np.ndarray, k: int) -> np.ndarray:
+    """|(Rec \\ T) ∩ G|: how many items of a group in the list the user does not want.
+
+    Over |Rec ∩ G| it is the paper's over-recommended rate, OHR with the hot items as the group G and OCR with the cold
+    ones. `hits` and `group` are bool [n, k]: the slot holds a test item; the slot holds an item of the group. An empty
+    slot is neither.
+
+    >>> hits, hot = np.array([[True, False, False, True]]), np.array([[True, True, True, False]])
+    >>> [share(unwanted(hits, g, k=4), count(g, k=4), empty=0.0).round(3).item() for g in (hot, ~hot)]
+    [0.667, 0.0]
+    """
+    return count(group & ~hits, k)
+
+
+def missed(hits: np.ndarray, group: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarray:
+    """|(T \\ Rec) ∩ G|: how many items of a group that the user wants are missing from the list.
+
+    Over |T ∩ G|, which is `n_relevant`, it is the under-recommended rate, UHR with the hot items and UCR with the cold
+    ones. The denominator is that of the paper's figure; its printed equation divides by |Rec ∩ G| instead.
+
+    >>> hits, hot = np.array([[True, False, False, True]]), np.array([[True, True, True, False]])
+    >>> [(missed(hits, g, np.array([n]), k=4) / n).item() for g, n in ((hot, 4), (~hot, 2))]
+    [0.75, 0.5]
+    """
+    return np.asarray(n_relevant) - count(hits & group, k)
+
+
+def count(marked: np.ndarray, k: int) -> np.ndarray:
+    """float64 [n]: how many of the first k slots are marked."""
+    return np.count_nonzero(marked[:, :k], axis=1).astype(np.float64)
+
+
+def share(numerator: np.ndarray, denominator: np.ndarray, empty: float) -> np.ndarray:
+    """numerator / denominator, and `empty` where the denominator is 0.
+
+    >>> share(np.array([1, 0, 3]), np.array([2, 0, 3]), empty=np.nan)
+    array([0.5, nan, 1. ])
+    """
+    denominator = np.asarray(denominator)
+    return np.divide(numerator, denominator, out=np.full(denominator.shape, empty), where=denominator > 0)
 
 
 def average_popularity(top: np.ndarray, popularity: np.ndarray) -> np.ndarray:
@@ -145,38 +272,6 @@ def items_for_half(counts: np.ndarray) -> float:
     return float(np.searchsorted(held, held[-1] / 2) + 1) if len(held) and held[-1] else np.nan
 
 
-def by_part(top: np.ndarray, mask: np.ndarray, part: np.ndarray, parts: int) -> np.ndarray:
-    """float64 [n, parts]: how many of each row's marked slots hold an item of each part (−1: of none)."""
-    row, slot = np.nonzero(mask)
-    return counts_by_part(row, part[top[row, slot]], len(top), parts)
-
-
-def counts_by_part(row: np.ndarray, part: np.ndarray, n: int, parts: int) -> np.ndarray:
-    """float64 [n, parts]: how often each row and part (−1: none) occur together.
-
-    >>> counts_by_part(np.array([0, 1, 1, 1]), np.array([1, 0, -1, 0]), n=2, parts=2)
-    array([[0., 1.],
-           [2., 0.]])
-    """
-    key = (row * parts + part.astype(np.int64))[part >= 0]
-    return np.bincount(key, minlength=n * parts).reshape(n, parts).astype(np.float64)
-
-
-def popularity_part(popularity: np.ndarray, parts: int = PARTS) -> np.ndarray:
-    """int8 [n_items]: the item's decile, 0 for the most popular; equal popularity in the order of the ids.
-
-    The items are sorted by popularity, highest first, and the one at position p (from 0) of n goes into
-    decile floor(10·p / n), so that deciles differ in size by one at most.
-
-    >>> popularity_part(np.array([5, 9, 5, 1]), parts=2)
-    array([0, 0, 1, 1], dtype=int8)
-    """
-    order = np.argsort(-np.asarray(popularity), kind="stable")
-    part = np.empty(len(order), dtype=np.int8)
-    part[order] = np.arange(len(order)) * parts // max(len(order), 1)
-    return part
-
-
 def lorenz_points(counts: np.ndarray, points: int = 101) -> tuple[tuple[float, float], ...]:
     """The Lorenz curve: (share of items, share of slots), least exposed first, from (0, 0) to (1, 1).
 
@@ -246,33 +341,3 @@ def items_for_half_slope(counts: np.ndarray) -> np.ndarray:
     # Of the last item's slots only a part is needed to reach half.
     slope[order[last]] = 0.5 - (counts.sum() / 2 - counts[order[:last]].sum()) / slots
     return slope / slots
-
-
-def power_law_exponent(counts: np.ndarray) -> float:
-    """The exponent g of P(count = c) ∝ c^-g, by maximum likelihood over items with a pair (Clauset et al. 2009).
-
-    nan without any item. Counts that are all alike have a large g.
-
-    >>> round(power_law_exponent(np.array([1, 1, 1, 1, 2, 3, 8])), 3)
-    1.802
-    """
-    seen = counts[counts > 0].astype(np.float64)
-    if not len(seen):
-        return np.nan
-    return float(1 + len(seen) / np.log(seen / (seen.min() - 0.5)).sum())
-
-
-def propensities(counts: np.ndarray, exponent: float | None = None, least: float = LEAST) -> np.ndarray:
-    """float64 [n_items]: how likely an item is to be shown, relative to the most popular one.
-
-    `(count / largest count)^exponent`, at least `least`. Where no exponent is given it is (g + 1) / 2 as in Yang et
-    al., with g from the counts, and at most 2. Items without a pair have `least`; without any pair all items are alike.
-
-    >>> propensities(np.array([16, 4, 1, 0]), exponent=0.5, least=0.1)
-    array([1.  , 0.5 , 0.25, 0.1 ])
-    """
-    top = counts.max(initial=0)
-    if not top > 0:  # nothing was shown, or nothing is known
-        return np.ones(len(counts)) + 0.0 * counts
-    power = min((power_law_exponent(counts) + 1) / 2, STEEPEST) if exponent is None else exponent
-    return np.maximum((counts / top) ** power, least)

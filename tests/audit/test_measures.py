@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.audit.intervals import Draws, Measured, Moments
-from evenhand.audit.measures import Measures
+from evenhand.audit.measures import Draws, Measured, Measures, Moments
 from evenhand.audit.sweep import Reference, sweep
 from evenhand.data.interactions import Interactions
 from evenhand.data.popularity import HotRule, gini
 from evenhand.data.splits import Split
-from evenhand.metrics.exposure import (
+from evenhand.metrics.formulas import (
     coverage,
     coverage_slope,
     entropy_slope,
@@ -162,7 +161,7 @@ class World:
         items = ItemPopularity(popularity, (order * 10 // N_ITEMS).astype(np.int8))
         reference = Reference(split, HotRule(), hot, items, hot[self.train[users]].mean(axis=1), ())
         lists = {name: Lists(np.arange(len(users) + 1) * K, rows[users].ravel()) for name, rows in self.lists.items()}
-        return Measures(sweep(reference, lists, (K,)), reference, lists)
+        return Measures(sweep(reference, lists, (K,)), reference.has_test)
 
 
 def part(rows: np.ndarray) -> Interactions:

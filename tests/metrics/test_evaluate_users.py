@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.data.interactions import Interactions
-from evenhand.metrics import ranking
+from evenhand.metrics import formulas
 from evenhand.metrics.catalogue import METRICS, RATES
-from evenhand.metrics.users import NO_ITEM, UNKNOWN_ITEM, UserMetrics, score_lists
+from evenhand.metrics.evaluate import UserMetrics, score_lists
+from evenhand.metrics.formulas import NO_ITEM, UNKNOWN_ITEM
 from evenhand.utils.errors import InputError
 
-ROOM = ["catalogue", "evaluate", "exposure", "lists", "slots", "ranking", "statistics", "users"]
+ROOM = ["catalogue", "evaluate", "formulas", "lists", "slots", "statistics"]
 
 
 @pytest.mark.parametrize("module", ROOM)
@@ -130,13 +131,13 @@ def test_a_consumed_item_in_a_list_is_a_miss_but_no_negative() -> None:
 def test_a_perfect_list_has_an_ndcg_of_exactly_one() -> None:
     n_relevant = np.arange(1, 21)
     hits = np.arange(20)[None, :] < n_relevant[:, None]
-    assert (ranking.ndcg(hits, n_relevant, 20) == 1.0).all()
+    assert (formulas.ndcg(hits, n_relevant, 20) == 1.0).all()
 
 
 def test_what_the_pure_functions_say_of_a_user_without_test_items() -> None:
     hits, none = np.zeros((1, 3), dtype=bool), np.array([0])
-    assert ranking.f1(hits, none, 3).tolist() == [0.0]
-    for undefined in (ranking.recall, ranking.fnr, ranking.ndcg):
+    assert formulas.f1(hits, none, 3).tolist() == [0.0]
+    for undefined in (formulas.recall, formulas.fnr, formulas.ndcg):
         assert np.isnan(undefined(hits, none, 3)).all()
 
 
