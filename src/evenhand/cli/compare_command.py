@@ -43,7 +43,7 @@ def command(
     from evenhand.experiments.compare import compare, compare_tests
     from evenhand.experiments.output import run_folder, write_comparison
     from evenhand.experiments.tracking import tracking
-    from evenhand.paper.paper_metrics import with_mse
+    from evenhand.paper.tables import with_mse
 
     report: Path | InputError | None = None
     if tune < 0:
