@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from scipy.special import chdtrc
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
@@ -123,10 +124,7 @@ def chi_square_p(counts: np.ndarray, probabilities: np.ndarray) -> float:
         return 0.0
     expected = counts.sum() * distribution[possible] / distribution.sum()
     statistic = ((counts[possible] - expected) ** 2 / expected).sum()
-    freedom = torch.tensor((possible.sum() - 1) / 2, dtype=torch.float64)
-    if freedom == 0:
-        return 1.0
-    return float(torch.special.gammaincc(freedom, torch.tensor(statistic / 2, dtype=torch.float64)))
+    return float(chdtrc(possible.sum() - 1, statistic)) if possible.sum() > 1 else 1.0
 
 
 def _check_draws(sampler: Sampler, train: Interactions, users: Tensor) -> None:

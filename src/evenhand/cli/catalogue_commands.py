@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand.cli import options as opt
+from evenhand.cli import show
 from evenhand.utils.errors import unknown
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ def _root(context: typer.Context) -> None:
 @data_app.command("list")
 def list_(data_dir: opt.DataDir = None, json: opt.Json = False) -> None:
     """List the datasets known by name, and where each was found."""
-    from evenhand.cli import show
     from evenhand.data.datasets.load import list_datasets
 
     found = list_datasets(data_dir)
@@ -47,7 +47,7 @@ def list_(data_dir: opt.DataDir = None, json: opt.Json = False) -> None:
 @data_app.command("describe")
 def describe(data: opt.Data, reading: opt.Reading, json: opt.Json = False, data_dir: opt.DataDir = None) -> None:
     """Describe a dataset or a file: size, density, and how skewed its popularity is."""
-    from evenhand.cli import inputs, show
+    from evenhand.cli import inputs
     from evenhand.data.describe import describe as summarise
 
     found = summarise(inputs.read_over_ranks(data, data_dir, reading))
@@ -89,7 +89,7 @@ def split(
     data_dir: opt.DataDir = None,
 ) -> None:
     """Divide a log into files of train, validation and test, to evaluate any recommender on."""
-    from evenhand.cli import inputs, show
+    from evenhand.cli import inputs
     from evenhand.data.write import ENDINGS, write_table
     from evenhand.utils.atomic import atomic_folder, check_folder
 
@@ -125,7 +125,6 @@ def split(
 @data_app.command("fetch")
 def fetch(name: Annotated[str, typer.Argument(help="A dataset's name.")], json: opt.Json = False) -> None:
     """Download a dataset into the cache folder, where its terms allow that."""
-    from evenhand.cli import show
     from evenhand.data.datasets.load import fetch_dataset
     from evenhand.utils.progress import download
 
@@ -139,7 +138,6 @@ def fetch(name: Annotated[str, typer.Argument(help="A dataset's name.")], json: 
 
 def methods(json: opt.Json = False) -> None:
     """List methods, encoders and baselines, with their parameters (default and sensible range) and sources."""
-    from evenhand.cli import show
     from evenhand.encoders import ENCODERS
     from evenhand.methods import BASELINES, METHODS, Entry
     from evenhand.training.settings import Settings
@@ -187,7 +185,6 @@ def _cells(entry: Entry) -> tuple[str, ...]:
 
 def metrics(json: opt.Json = False) -> None:
     """List every metric: meaning, formula, which way is better, range and average."""
-    from evenhand.cli import show
     from evenhand.metrics.catalogue import METRICS
 
     if json:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand.cli import options as opt
+from evenhand.cli import show
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import count, one_line, visible
 
@@ -58,7 +59,7 @@ def recommend(
     """
     from torch import device
 
-    from evenhand.cli import inputs, show
+    from evenhand.cli import inputs
     from evenhand.cli.inputs import read_file
     from evenhand.data.write import formulas_noted, is_database, write_database, write_table
     from evenhand.models.factors import load
@@ -216,7 +217,7 @@ def similar(
     seed: Annotated[int | None, "Another seed than the best one.", "Lists"] = None,
 ) -> None:
     """List the items most similar to one, by the cosine of their vectors or by their weights."""
-    from evenhand.cli import inputs, show
+    from evenhand.cli import inputs
     from evenhand.models.factors import load
 
     loaded = load(model)
@@ -239,7 +240,6 @@ def export_vectors(
     json: opt.Json = False,
 ) -> None:
     """Write the user and item vectors, with their ids, to files that other systems read."""
-    from evenhand.cli import show
     from evenhand.models.factors import load
     from evenhand.models.vector_files import check_export, export
 
@@ -274,7 +274,7 @@ def update(
     The file is read as the training log was, unless options say otherwise. With --new-items, items that nobody has yet
     join by their attributes, without any training of theirs; this goes without newer logs too.
     """
-    from evenhand.cli import inputs, show
+    from evenhand.cli import inputs
     from evenhand.experiments.output import check_folder, checkpoints_beside, extended_record, stops_explained
     from evenhand.methods import made_by
     from evenhand.models.factors import load
@@ -344,7 +344,6 @@ def serve_model(
     """
     import logging
 
-    from evenhand.cli import show
     from evenhand.serve import serve
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)

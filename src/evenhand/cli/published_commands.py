@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli import options as opt
+from evenhand.cli import show
 from evenhand.utils.errors import InputError, RunError, unknown
 from evenhand.utils.text import one_line, visible
 
@@ -46,7 +47,6 @@ def benchmark(
     and test is looked at once. Finished cells are kept: the same command goes on where it was stopped, and other
     methods join what is there.
     """
-    from evenhand.cli import show
     from evenhand.experiments.benchmark import METHODS, cells_of, run_benchmark, scoreboard
     from evenhand.experiments.results import Results, check_writable, writing
     from evenhand.experiments.suite import known_suite, tests_named
@@ -195,7 +195,6 @@ def show_results(
     json: opt.Json = False,
 ) -> None:
     """Print finished results: every row beside the paper's, with what made it. Nothing is run."""
-    from evenhand.cli import show
     from evenhand.experiments.results import Results, as_written
     from evenhand.paper.tables import markdown, overview
 
@@ -227,7 +226,6 @@ def show_results(
 @reproduce_app.command("claims")
 def claims(out: Annotated[str, "Folder of the results."], json: opt.Json = False) -> None:
     """What the results of a folder say of the paper's claims."""
-    from evenhand.cli import show
     from evenhand.experiments.results import as_written, documents
     from evenhand.paper.claims import claims as read_claims
 
@@ -270,7 +268,6 @@ def _experiment(part: str, running: Running, ks: tuple[int, ...]) -> Experiment:
 
 
 def _run(table: str, experiment: Experiment, asked: Sequence[str], out: str, running: Running, json: bool) -> None:
-    from evenhand.cli import show
     from evenhand.experiments.results import check_writable, writing
     from evenhand.paper.experiment import load_published_split
     from evenhand.paper.reproduce import recipes_for, reproduce
