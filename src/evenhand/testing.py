@@ -107,11 +107,6 @@ def random_batch(bound: BoundSampler, users: Tensor, n: int = 1, seed: int = 0) 
     )
 
 
-def one_replica(batch: Batch, replica: int) -> Batch:
-    """The same batch as one replica alone would see it."""
-    return batch.split(1)[replica]
-
-
 def chi_square_p(counts: np.ndarray, probabilities: np.ndarray) -> float:
     """Pearson's test: how likely counts at least this odd are under the distribution; 0 if the impossible happened.
 
@@ -169,7 +164,7 @@ def _check_replicas(samplers: Sequence[Sampler], train: Interactions, users: Ten
     batch = random_batch(together, users, n=2)
     chosen = together.choose(batch)
     for r, sampler in enumerate(samplers):
-        alone = sampler.bind(train).choose(one_replica(batch, r))[0]
+        alone = sampler.bind(train).choose(batch.split(1)[r])[0]
         assert torch.equal(chosen[r], alone), f"replica {r} chooses otherwise than it does alone"
 
 

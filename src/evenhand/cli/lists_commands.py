@@ -1,7 +1,4 @@
-"""Commands on lists of any recommender: `evaluate` measures them, `rerank` lowers their bias, `audit` reports.
-
-An audit says how accurate and how biased lists are, and whether that is more than chance.
-"""
+"""Commands on lists of any recommender: `evaluate` measures them, `rerank` lowers their bias, `audit` reports."""
 
 from __future__ import annotations
 
