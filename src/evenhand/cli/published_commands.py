@@ -210,8 +210,8 @@ def show_results(
             lines = [f"{one:40} {sizes[one]:3} runs" for one in names]
             found: object = names
         elif "identity" in next(iter(results.of(name).values())).details:
-            found = results.document(name)
-            lines = markdown(results.document(name), table).split("\n")
+            found = document = results.document(name)
+            lines = markdown(document, table).split("\n")
         else:
             runs = [run for run in results.runs.values() if run.experiment == name]
             found = [{"run": run.id, **run.entry()} for run in runs]

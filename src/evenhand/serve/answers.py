@@ -61,8 +61,7 @@ class Answers:
         model, card = load(folder), ""
         with suppress(OSError):  # the card is for people; a model does without
             card = (folder / "README.md").read_text("utf-8", "replace")
-        version = hashlib.sha256((folder / "config.json").read_bytes()).hexdigest()[:12]
-        return Answers(model, card, version)
+        return Answers(model, card, _version(folder))
 
     @property
     def description(self) -> dict[str, Any]:
@@ -193,6 +192,10 @@ def _why_popular(user: object, place: int | None, history: Sequence[object] | No
     return (
         "neither a user nor a history is given." if user is None else f"the model does not know the user {str(user)!r}."
     )
+
+
+def _version(folder: Path) -> str:
+    return hashlib.sha256((folder / "config.json").read_bytes()).hexdigest()[:12]
 
 
 class HotModel:
