@@ -55,9 +55,10 @@ def _run() -> int:
 
     # The base of all that Typer finds wrong with a command line has no public name in every version of it.
     usage_problem = cast("type[Exception]", typer.BadParameter.__mro__[2])
+    app = command_tree()
     try:
         with _with_the_others():
-            code = command_tree()(prog_name="evenhand", standalone_mode=False) or 0
+            code = app(prog_name="evenhand", standalone_mode=False) or 0
         sys.stdout.flush()
         return int(code)
     except StoppedError as problem:
