@@ -33,7 +33,7 @@ from evenhand.experiments.results import Results, Run, check_writable, work_fold
 from evenhand.experiments.search_space import search_space
 from evenhand.experiments.tune import tune
 from evenhand.methods import parse
-from evenhand.paper.paper_metrics import store
+from evenhand.paper.claims import store
 from evenhand.training.method import Fit, Method
 from evenhand.training.run import versions
 from evenhand.training.settings import resolve_device

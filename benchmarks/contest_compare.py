@@ -11,7 +11,7 @@ import numpy as np
 from evenhand.experiments.results import DIGITS, WORK, Comparison, Results, Run
 from evenhand.metrics.evaluate import UserMetrics
 from evenhand.metrics.statistics import Interval, bootstrap_over_users, compare_metric
-from evenhand.paper.paper_metrics import COMPARED, Runs, load
+from evenhand.paper.claims import WANTED, Runs, load
 
 CONTEST = "contest"
 AGAINST = ("ease", "als")
@@ -57,7 +57,7 @@ def _compared(run: Run, against: str | None, users: _Users) -> Iterator[Comparis
     if mine is None or (against is not None and theirs is None):
         return
     for k in KS:
-        for metric in COMPARED:
+        for metric in WANTED:
             if theirs is None:
                 values = np.mean([one.per_user(metric) for one in mine[k]], axis=0)
                 yield from _kept(run, against, metric, k, users=_own(values))
@@ -73,7 +73,7 @@ def _pooled(run: Run, against: str, users: _Users) -> Iterator[Comparison]:
     if any(one is None for side in sides for one in side):
         return
     for k in KS:
-        for metric in COMPARED:
+        for metric in WANTED:
             mine, theirs = (_over_splits([one for one in side if one is not None], metric, k) for side in sides)
             yield from _kept(run, against, metric, k, users=bootstrap_over_users(mine, theirs, draws=DRAWS))
 

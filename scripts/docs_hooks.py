@@ -31,8 +31,8 @@ def command_pages() -> str:
     from typer.cli import get_docs_for_click
     from typer.main import get_command
 
-    from evenhand.cli.app import app
+    from evenhand.cli import command_tree
 
-    command = get_command(app)
+    command = get_command(command_tree())
     text = get_docs_for_click(obj=command, ctx=typer.Context(command, info_name="evenhand"), name="evenhand")
     return text.replace("# `evenhand`\n", "# The command line\n", 1)

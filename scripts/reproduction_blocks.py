@@ -10,8 +10,8 @@ import charts
 from page_text import ENCODERS, SETS, code, label, listed, paragraph, short, signed, spread, table
 from reproduction_tables import GOOD, SHOWN, Experiments, Table, papers_row
 
+from evenhand.paper.claims import REFERENCE
 from evenhand.paper.experiment import SWEEPS
-from evenhand.paper.paper_metrics import REFERENCE
 from evenhand.paper.published import cell, cells
 from evenhand.paper.tables import grids
 

@@ -11,9 +11,8 @@ from typing import Any
 from page_text import ENCODERS, SETS, label, listed
 
 from evenhand.experiments.results import Document, documents
-from evenhand.paper.claims import Claim, claims
+from evenhand.paper.claims import REFERENCE, Claim, claims
 from evenhand.paper.experiment import DEFAULT_METHODS, published_row
-from evenhand.paper.paper_metrics import REFERENCE
 from evenhand.paper.published import LOWER_IS_BETTER, Cell, cells
 from evenhand.paper.tables import NEAR, Pair, pair
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from scipy.special import chdtrc
 from torch import Tensor
 
 from evenhand.data.interactions import Interactions
@@ -106,11 +107,6 @@ def random_batch(bound: BoundSampler, users: Tensor, n: int = 1, seed: int = 0) 
     )
 
 
-def one_replica(batch: Batch, replica: int) -> Batch:
-    """The same batch as one replica alone would see it."""
-    return batch.split(1)[replica]
-
-
 def chi_square_p(counts: np.ndarray, probabilities: np.ndarray) -> float:
     """Pearson's test: how likely counts at least this odd are under the distribution; 0 if the impossible happened.
 
@@ -123,10 +119,7 @@ def chi_square_p(counts: np.ndarray, probabilities: np.ndarray) -> float:
         return 0.0
     expected = counts.sum() * distribution[possible] / distribution.sum()
     statistic = ((counts[possible] - expected) ** 2 / expected).sum()
-    freedom = torch.tensor((possible.sum() - 1) / 2, dtype=torch.float64)
-    if freedom == 0:
-        return 1.0
-    return float(torch.special.gammaincc(freedom, torch.tensor(statistic / 2, dtype=torch.float64)))
+    return float(chdtrc(possible.sum() - 1, statistic)) if possible.sum() > 1 else 1.0
 
 
 def _check_draws(sampler: Sampler, train: Interactions, users: Tensor) -> None:
@@ -171,7 +164,7 @@ def _check_replicas(samplers: Sequence[Sampler], train: Interactions, users: Ten
     batch = random_batch(together, users, n=2)
     chosen = together.choose(batch)
     for r, sampler in enumerate(samplers):
-        alone = sampler.bind(train).choose(one_replica(batch, r))[0]
+        alone = sampler.bind(train).choose(batch.split(1)[r])[0]
         assert torch.equal(chosen[r], alone), f"replica {r} chooses otherwise than it does alone"
 
 

@@ -25,7 +25,7 @@ from evenhand.data.interactions import Interactions, gather_rows
 from evenhand.experiments.verdict import verdict
 from evenhand.methods import BASELINES, parse
 from evenhand.models.base import Model
-from evenhand.paper.paper_metrics import with_mse
+from evenhand.paper.tables import with_mse
 from evenhand.testing import corner_cases
 from evenhand.utils import memory, progress
 from evenhand.utils.errors import InputError

@@ -247,7 +247,7 @@ def test_a_row_killed_before_it_is_on_record_is_not_trained_again(tmp_path: Path
     command += ("--epochs", "2", "--device", "cpu", "--out", tmp_path / "tables")
 
     def unrecorded() -> None:
-        reproduce_run.paper_metrics.store = lambda *_: die()  # type: ignore[assignment]
+        reproduce_run.claims.store = lambda *_: die()  # type: ignore[assignment]
         evenhand(*command)
 
     killed(unrecorded)

@@ -23,6 +23,7 @@ from evenhand.experiments import results as results_module
 from evenhand.experiments.results import COMPARISONS, MEASUREMENTS, RUNS, Results, Run
 from evenhand.methods import METHODS
 from evenhand.paper import reproduce as run_module
+from evenhand.paper.claims import differences
 from evenhand.paper.experiment import (
     DEFAULT_METHODS,
     Experiment,
@@ -33,7 +34,6 @@ from evenhand.paper.experiment import (
     swept,
     swept_values,
 )
-from evenhand.paper.paper_metrics import differences
 from evenhand.paper.published import cell
 from evenhand.paper.reproduce import HELD_OUT, Finished, epochs_until, fit_batch, forget, reproduce
 from evenhand.paper.tables import Pair, grids, markdown

@@ -16,7 +16,7 @@ import evenhand as eh
 from evenhand.experiments.results import Comparison, Results, Run
 from evenhand.metrics.catalogue import METRICS
 from evenhand.metrics.evaluate import UserMetrics
-from evenhand.paper.paper_metrics import load
+from evenhand.paper.claims import load
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))

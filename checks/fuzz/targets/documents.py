@@ -16,8 +16,7 @@ from evenhand.audit.gates import against, evaluate_gates, github_lines, junit, p
 from evenhand.audit.result import Audit, read_audit, to_json
 from evenhand.audit.run_audit import audit
 from evenhand.experiments.results import COMPARISONS, MEASUREMENTS, RUNS, as_written, documents
-from evenhand.paper.claims import claims
-from evenhand.paper.paper_metrics import load
+from evenhand.paper.claims import claims, load
 from evenhand.paper.tables import markdown
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import json_text
@@ -79,7 +78,7 @@ def _tables(data: bytes, folder: Path) -> None:
 
 def _people(data: bytes, folder: Path) -> None:
     """The users behind a row: what cannot be read counts as not there."""
-    from evenhand.paper.paper_metrics import _file_name
+    from evenhand.paper.claims import _file_name
 
     (folder / _file_name("x")).write_bytes(data)
     load(folder, "x")

@@ -1,8 +1,7 @@
 """A blend: the scores of several methods added up, each part for what it is good at.
 
-How much a part counts is found on held-out users (see `ensemble`). Where there is no validation part, a tenth of the
-pairs is held out for that, and every part that counts is fitted again to all of them. What is finished is kept in a
-folder (`Workshop`), so that an interrupted run goes on where it stopped.
+How much a part counts is found on held-out users (see `ensemble`), for lack of a validation part on a tenth of the
+pairs. Finished parts are kept (`Workshop`), so that an interrupted run goes on where it stopped.
 """
 
 from __future__ import annotations

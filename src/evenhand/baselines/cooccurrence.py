@@ -1,9 +1,7 @@
 """Which items share users, and how many: what ItemKNN and EASE are made of.
 
-`G_ij = Σ w_u` over the users u who have both items i and j; with every w_u = 1 it is the Gram matrix XᵀX. G is
-sparse where users have few of many items, so it is made row by row and never written out as a whole. With a window
-only items that a user had near each other in time count, by how near.
-Importing this module loads numba.
+`G_ij = Σ w_u` over the users u who have both items i and j; with every w_u = 1 it is the Gram matrix XᵀX. It is made
+row by row and never written out as a whole. Importing this module loads numba.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Item-based nearest neighbours: an item is recommended for its similarity to what the user has.
-
-With few neighbours and no shrinkage this is what a test that is even over items rewards; with all of them, a user
-weight and a power it is Turbo-CF's first filter; with `norm=gram` and few neighbours, in effect SANSA.
-"""
+"""Item-based nearest neighbours, of which Turbo-CF's first filter and, in effect, SANSA are special cases."""
 
 from __future__ import annotations
 

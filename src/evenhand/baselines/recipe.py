@@ -1,8 +1,7 @@
 """The recipe: the best blend that a given time allows, on any log.
 
-Closed forms are fitted over short lists of numbers, then models are trained while time remains; a blend is found on
-held-out users, and what counts in it is fitted again to everything. The lists were chosen on the validation parts of
-several data sets, dense and sparse (docs/recipe.md), and no number on a test part.
+Closed forms first, then trained models while time remains; a blend is found on held-out users, and what counts in it is
+fitted again to everything. What is tried was chosen on the validation parts of several data sets (docs/recipe.md).
 """
 
 from __future__ import annotations

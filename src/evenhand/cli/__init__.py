@@ -4,7 +4,31 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import NoReturn, cast
+from functools import cache
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, NoReturn, cast
+
+if TYPE_CHECKING:
+    from typer import Typer
+
+COMMANDS = {
+    "compare": "compare_command:command",
+    "train": "train_command:command",
+    "tune": "tune_command:command",
+    "recommend": "model_commands:recommend",
+    "rerank": "lists_commands:rerank",
+    "serve": "model_commands:serve_model",
+    "similar": "model_commands:similar",
+    "export": "model_commands:export_vectors",
+    "update": "model_commands:update",
+    "evaluate": "lists_commands:evaluate",
+    "audit": "lists_commands:audit_lists",
+    "benchmark": "published_commands:benchmark",
+    "methods": "catalogue_commands:methods",
+    "metrics": "catalogue_commands:metrics",
+}
+GROUPS = {"data": "catalogue_commands:data_app", "reproduce": "published_commands:reproduce_app"}
+"""Commands with commands of their own."""
 
 
 def main() -> NoReturn:
@@ -26,12 +50,12 @@ def _run() -> int:
     """Parse, call, and turn what goes wrong into a sentence; the exit code."""
     import typer
 
-    from evenhand.cli.app import app
     from evenhand.utils import stopping
     from evenhand.utils.errors import InputError, RunError, StoppedError
 
     # The base of all that Typer finds wrong with a command line has no public name in every version of it.
     usage_problem = cast("type[Exception]", typer.BadParameter.__mro__[2])
+    app = command_tree()
     try:
         with _with_the_others():
             code = app(prog_name="evenhand", standalone_mode=False) or 0
@@ -57,6 +81,43 @@ def _run() -> int:
     except OSError as problem:
         drop_output()
         _leave(f"{problem.filename or 'the output cannot be written'}: {problem.strerror or problem}.", 2)
+
+
+@cache
+def command_tree() -> "Typer":
+    import typer
+
+    from evenhand import __version__
+    from evenhand.cli.options import as_command, check_over_ranks
+
+    app = typer.Typer(
+        name="evenhand",
+        help="Train recommenders that do not overrate what is popular, and show it.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    for name, place in COMMANDS.items():
+        app.command(name)(as_command(resolve_name(f"evenhand.cli.{place}")))
+    for name, place in GROUPS.items():
+        group = resolve_name(f"evenhand.cli.{place}")
+        for one in group.registered_commands:
+            one.callback = as_command(one.callback)
+        app.add_typer(group, name=name)
+
+    @app.callback(invoke_without_command=True)
+    def root(
+        context: typer.Context,
+        version: bool = typer.Option(False, "--version", help="Show the version and exit.", is_eager=True),
+    ) -> None:
+        if version:
+            typer.echo(f"evenhand {__version__}")
+            raise typer.Exit
+        if context.invoked_subcommand is not None and context.invoked_subcommand != "data":
+            check_over_ranks(context.invoked_subcommand)
+
+    return app
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from evenhand.cli import options as opt
+from evenhand.cli import show
 from evenhand.utils.errors import InputError, RunError
 from evenhand.utils.text import count, one_line
 
@@ -37,13 +38,11 @@ def command(
     work: opt.Work,
 ) -> None:
     """Train several methods alike and compare their accuracy and popularity bias."""
-    from evenhand.cli import show
     from evenhand.cli.inputs import load_source
     from evenhand.cli.plan import flags_given, make_plan
     from evenhand.experiments.compare import compare, compare_tests
-    from evenhand.experiments.output import run_folder, write_comparison
-    from evenhand.experiments.tracking import tracking
-    from evenhand.paper.paper_metrics import with_mse
+    from evenhand.experiments.output import run_folder, tracking, write_comparison
+    from evenhand.paper.tables import with_mse
 
     report: Path | InputError | None = None
     if tune < 0:
@@ -148,8 +147,6 @@ def _titles(data: str, data_dir: str | None) -> pa.Table | None:
 
 
 def _print(result: CompareResult, title: str, folder: Path | None, report: Path | None) -> None:
-    from evenhand.cli import show
-
     shortened = show.print_rows(result.rows, title)
     chosen = [
         f"{label}, best of {count(len(found.trials), 'trial')}: "

@@ -1,7 +1,4 @@
-"""Commands on lists of any recommender: `evaluate` measures them, `rerank` lowers their bias, `audit` reports.
-
-An audit says how accurate and how biased lists are, and whether that is more than chance.
-"""
+"""Commands on lists of any recommender: `evaluate` measures them, `rerank` lowers their bias, `audit` reports."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli import options as opt
+from evenhand.cli import show
 from evenhand.utils.errors import InputError
 from evenhand.utils.text import one_line
 
@@ -35,7 +33,7 @@ def evaluate(
     json: opt.Json = False,
 ) -> None:
     """Measure accuracy, popularity bias and exposure of recommendation lists."""
-    from evenhand.cli import inputs, show
+    from evenhand.cli import inputs
     from evenhand.data.splits import given_split
     from evenhand.experiments.compare import Row
     from evenhand.metrics.evaluate import evaluate_named
@@ -88,7 +86,7 @@ def rerank(
     json: opt.Json = False,
 ) -> None:
     """Re-rank lists of any recommender against popularity bias."""
-    from evenhand.cli import inputs, show
+    from evenhand.cli import inputs
     from evenhand.data.write import check_target, formulas_noted, write_table
     from evenhand.metrics.lists import ListColumns
     from evenhand.models.rerank import TOLERANCE, rerank_lists
@@ -181,7 +179,7 @@ def audit_lists(
     from evenhand.audit.gates import against, check_gates, evaluate_gates, github_lines, parse_gate, save_junit
     from evenhand.audit.result import read_audit, save_audit, to_json
     from evenhand.audit.run_audit import audit
-    from evenhand.cli import inputs, show
+    from evenhand.cli import inputs
     from evenhand.data.write import check_target
     from evenhand.utils.progress import stages
     from evenhand.utils.world import World
@@ -253,8 +251,6 @@ def _named(recs: list[str]) -> dict[str, str]:
 
 
 def _print_audit(found: Audit, written: list[str]) -> None:
-    from evenhand.cli import show
-
     width = show.console().width
     for finding in found.findings:
         show.print_sentence(f"• {finding.sentence}")

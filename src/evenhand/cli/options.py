@@ -1,8 +1,7 @@
 """Options that several commands share, declared once with their help: single ones, and groups of them.
 
-An option is its type with a sentence of help, and perhaps the panel where it is listed. A group is a dataclass that
-reaches a command as one value, says once where its options are listed, and may hold other groups. `as_command` puts all
-of that in Typer's words.
+An option is its type with a sentence of help, and perhaps the panel where it is listed; a group is a dataclass that
+reaches a command as one value. `as_command` puts all of that in Typer's words.
 """
 
 from __future__ import annotations

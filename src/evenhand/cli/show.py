@@ -1,4 +1,4 @@
-"""What commands print: tables with error bars, notes, JSON."""
+"""What commands print: tables with error bars, notes, JSON. Importing it loads neither numpy nor torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from rich.table import Table
 from rich.text import Text
 
 from evenhand.cli import drop_output
-from evenhand.metrics.catalogue import FRONT, GLANCE, METRICS, SCREEN, SUMMARY, share_with_denominator
 from evenhand.utils.progress import compile_time
 from evenhand.utils.text import json_text, one_line, visible
 
@@ -83,6 +82,8 @@ def print_rows(rows: Sequence[Row], title: str, out: Console | None = None) -> l
 
     Returns a note if some metrics had to be left out.
     """
+    from evenhand.metrics.catalogue import SCREEN
+
     out = out or console()
     tables = {k: [row for row in rows if row.k == k] for k in dict.fromkeys(row.k for row in rows)}
     for metrics, digits in SCREEN:
@@ -100,6 +101,8 @@ def print_answers(answers: Mapping[str, Answer]) -> None:
 
     A star marks the method that is chosen for the aim, ~ those that are no worse beyond the uncertainty.
     """
+    from evenhand.metrics.catalogue import FRONT, GLANCE, METRICS
+
     out, first = console(), next(iter(answers.values()))
     accuracy = METRICS[FRONT[0]]
 
@@ -128,6 +131,8 @@ def print_answers(answers: Mapping[str, Answer]) -> None:
 
 def audit_lines(audit: Audit, intervals: bool) -> Iterator[list[str]]:
     """One line a metric: which way is better, and each system's value, with its interval or without."""
+    from evenhand.metrics.catalogue import METRICS, SUMMARY
+
     rows = [audit.row(name, audit.k) for name in audit.systems]
     for metric in SUMMARY:
         if metric in rows[0].metrics:
@@ -175,9 +180,14 @@ def _short(value: float, digits: int) -> str:
 
 def _lines(rows: Sequence[Row], metrics: Sequence[str], digits: int) -> list[Text]:
     """A heading and one line a row; a rate that is low for lack of any denominator is no merit, and has no star."""
+    from evenhand.metrics.catalogue import METRICS, share_with_denominator
+
+    def means(row: Row) -> dict[str, float]:
+        return {metric: value.mean for metric, value in row.metrics.items()}
+
     table: dict[str, list[Text]] = {"method": [Text(visible(row.name)) for row in rows]}
     for name in metrics:
-        heard = [row for row in rows if _share_defined(row, name) >= 0.5]
+        heard = [row for row in rows if share_with_denominator(name, means(row)) >= 0.5]
         best, cells = _best([row.metrics[name].mean for row in heard], METRICS[name].higher_is_better), []
         for row in rows:
             starred = row in heard and row.metrics[name].mean == best
@@ -185,10 +195,6 @@ def _lines(rows: Sequence[Row], metrics: Sequence[str], digits: int) -> list[Tex
             cells.append(Text(text, style="bold green" if starred else ""))
         table[f"{name} {METRICS[name].arrow}"] = cells
     return _aligned(table)
-
-
-def _share_defined(row: Row, name: str) -> float:
-    return share_with_denominator(name, {metric: value.mean for metric, value in row.metrics.items()})
 
 
 def _best(means: Sequence[float], higher: bool | None) -> float | None:

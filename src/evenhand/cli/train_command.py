@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli import options as opt
+from evenhand.cli import show
 from evenhand.utils.errors import InputError
 
 if TYPE_CHECKING:
-    from evenhand.experiments.tracking import Run
+    from evenhand.experiments.output import Run
     from evenhand.models.base import Model
 
 _LARGE = 10**9  # bytes of a model that are worth a word before they are written
@@ -45,13 +46,11 @@ def command(
     work: opt.Work,
 ) -> None:
     """Train one method, or fit one baseline, and save the model."""
-    from evenhand.cli import show
     from evenhand.cli.inputs import is_given, titles_in
     from evenhand.cli.plan import make_plan
     from evenhand.data.reading.read import column_names
     from evenhand.experiments.compare import rows_of
-    from evenhand.experiments.output import run_folder
-    from evenhand.experiments.tracking import tracking
+    from evenhand.experiments.output import run_folder, tracking
     from evenhand.experiments.verdict import headline
     from evenhand.methods import on_top_of, parse, recipe_text
     from evenhand.models.folder import check_ours

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand.cli import options as opt
+from evenhand.cli import show
 from evenhand.utils.errors import InputError, unknown
 from evenhand.utils.text import count, one_line, parse_integer
 
@@ -58,11 +59,9 @@ def command(
     work: Work,
 ) -> None:
     """Search the parameters of one method on validation; a search that was interrupted goes on."""
-    from evenhand.cli import show
     from evenhand.cli.plan import make_plan
-    from evenhand.experiments.output import check_model_folder, search_folder, write_search
+    from evenhand.experiments.output import check_model_folder, search_folder, tracking, write_search
     from evenhand.experiments.search_result import check_pick, parse_goals
-    from evenhand.experiments.tracking import tracking
     from evenhand.experiments.tune import tune
     from evenhand.utils.progress import task
 
@@ -211,8 +210,6 @@ def _write_model(result: TuneResult, plan: Plan, work: Work, folder: str, refit:
 
 
 def _print(result: TuneResult, out: str, report: Path | None) -> None:
-    from evenhand.cli import show
-
     two = len(result.goals) > 1
     shown = list(result.front) if two else result.best(10)
     if two and result.trials[0] not in shown:

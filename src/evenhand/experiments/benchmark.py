@@ -1,9 +1,7 @@
 """`benchmark`: methods over a suite of tests, and the scoreboard that comes of it, as one JSON document.
 
-A cell is one method on one test; finished cells are kept.
-
-Each cell is `compare` with one method: hyperparameters chosen on validation, fitted again to train + validation, one
-look at test. It runs in a process of its own, so that its memory can be measured, and running out of it costs one cell.
+Each cell, one method on one test, is a `compare` in a process of its own: so its memory can be measured, and running
+out of it costs one cell.
 """
 
 from __future__ import annotations

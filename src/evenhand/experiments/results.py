@@ -1,9 +1,7 @@
 """The results of a folder: three tidy Parquet tables that grow with every finished run.
 
-`runs.parquet` says what was run: a method on a split, with its command, versions, hardware and hyperparameters.
-`measurements.parquet` has one row per run, seed, cutoff k and metric. `comparisons.parquet` has differences between
-methods with 95 % intervals. A run counts once it is in `runs`, which is written last: a killed process loses no
-finished run and leaves no half of one.
+A run counts once it is in `runs.parquet`, which is written last: a killed process loses no finished run and leaves no
+half of one.
 """
 
 from __future__ import annotations

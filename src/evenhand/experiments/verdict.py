@@ -1,8 +1,6 @@
 """What a comparison says: who wins, by how much, whether that is more than chance, and for which aim.
 
-A random test asks who predicts the log, a popularity shift who finds each item its users, a split by time who predicts
-what comes next; users who were shown items at random say what they like. A method may be best at one and poor at
-another.
+Each kind of test asks something else (`AIMS`): a method may be best at one and poor at another.
 """
 
 from __future__ import annotations

@@ -2,27 +2,39 @@
 
 AUC-NS against every other row: a paired t test over seeds, Holm's adjustment over all rows of one metric and
 k, and the bootstrap over users that was made when the rows were trained. Sweeps: seeds alone.
+The values of users that it needs lie beside the results, of which only the intervals are part.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
 from evenhand.experiments.results import Document
 from evenhand.experiments.verdict import paired
-from evenhand.metrics.statistics import Interval, holm, paired_over_seeds
-from evenhand.paper.paper_metrics import COMPARED, REFERENCE
+from evenhand.metrics.statistics import Interval, compare_metric, holm, paired_over_seeds
+from evenhand.metrics.evaluate import UserMetrics
 from evenhand.paper.published import cells
 from evenhand.paper.tables import title
+from evenhand.utils.atomic import atomic_file
 
 LEVEL = 0.05
+REFERENCE = "auc-ns"
+"""Every other row is compared with this one."""
 WANTED = {"precision": 1, "ndcg": 1, "ohr": -1}
-"""The direction that the paper claims for its method."""
+"""The metrics that the paper's claims are about, and the direction that it claims for its method."""
+_UNREADABLE = (OSError, ValueError, LookupError, EOFError, RuntimeError, BadZipFile, zlib.error)
+"""What a damaged file may raise: numpy and zipfile raise many kinds of errors."""
+Runs = dict[int, list[UserMetrics]]
+"""k → one per seed."""
 _PAPERS = {cell.method for cell in cells("performance")} - {REFERENCE}
 
 
@@ -54,7 +66,7 @@ def _against_all(document: Document) -> Iterator[Claim]:
     others = [label for label in entries if label != REFERENCE and not label.startswith(f"{REFERENCE}:")]
     if REFERENCE not in entries or not others:
         return
-    for metric in COMPARED:
+    for metric in WANTED:
         for k in document["identity"]["ks"]:
             found = list(_one_metric(document, others, metric, k))
             yield _summed_up(found, document, metric, k)
@@ -220,3 +232,58 @@ def _signed(number: float) -> str:
 
 def _p(p: float) -> str:
     return "< .0001" if p < 1e-4 else f"{p:.4f}".removeprefix("0")
+
+
+def store(folder: Path, label: str, runs: Runs) -> None:
+    """Keep what the claims need of these users."""
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays: dict[str, Any] = {
+        f"{k}/{seed}/{name}": array
+        for k, each in runs.items()
+        for seed, users in enumerate(each)
+        for name, array in _compared_only(users).arrays().items()
+    }
+    with atomic_file(folder / _file_name(label)) as partial, partial.open("wb") as sink:
+        np.savez_compressed(sink, **arrays)
+
+
+def load(folder: Path, label: str) -> Runs | None:
+    """What `store` wrote; None where there is nothing to be read."""
+    try:
+        with np.load(folder / _file_name(label), allow_pickle=False) as stored:
+            found: dict[tuple[int, int], dict[str, np.ndarray]] = {}
+            for key in stored.files:
+                k, seed, name = key.split("/")
+                found.setdefault((int(k), int(seed)), {})[name] = stored[key]
+        runs: Runs = {}
+        for (k, _), arrays in sorted(found.items()):
+            runs.setdefault(k, []).append(UserMetrics.from_arrays(k, arrays))
+    except _UNREADABLE:
+        return None
+    return runs
+
+
+def differences(folder: Path, labels: Sequence[str]) -> Iterator[tuple[str, str, int, Interval]]:
+    """(row, metric, k, the reference minus that row over users); rows without stored users are left out."""
+    reference = load(folder, REFERENCE)
+    for label in labels:
+        other = None if label == REFERENCE else load(folder, label)
+        if reference is None or other is None:
+            continue
+        for k, runs in reference.items():
+            for metric in WANTED:
+                mine, theirs = paired(runs, other[k])
+                found = compare_metric(mine, theirs, metric).users
+                if found is not None:
+                    yield label, metric, k, found
+
+
+def _compared_only(users: UserMetrics) -> UserMetrics:
+    values = {name: array for name, array in users.values.items() if name in WANTED}
+    sums = {name: array for name, array in users.sums.items() if name.partition(".")[0] in WANTED}
+    return UserMetrics(users.k, users.users, values, sums)
+
+
+def _file_name(label: str) -> str:
+    """Labels hold characters that file names may not."""
+    return f"{hashlib.sha256(label.encode()).hexdigest()[:16]}.npz"

@@ -101,10 +101,8 @@ class Experiment:
         words += ["--settings", self.settings]
         if self.part == "overall" and self.ks != (5, 10, 20):
             words += ["--k", ",".join(map(str, self.ks))]
-        if self.epochs is not None:
-            words += ["--epochs", str(self.epochs)]
-        if self.until is not None:
-            words += ["--until", str(self.until)]
+        for name, value in (("--epochs", self.epochs), ("--until", self.until)):
+            words += [] if value is None else [name, str(value)]
         return shlex.join(words)
 
 

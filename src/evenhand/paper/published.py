@@ -1,10 +1,8 @@
 """The paper's published tables, cell by cell, as they were printed, and the hyperparameters behind them.
 
-`published.csv` was transcribed from the paper's source by `scripts/transcribe_paper.py`, with what is known to be wrong
-in it. Of hyperparameters the paper states those of its own method alone, and its released code differs from it;
-`assumed` names what had to be filled in. With these numbers four of the methods it compares with (random, popular,
-dynamic and group negatives) do well too. The five debiasing losses do not, and each gets what a small grid found best
-on a tenth of ML-100K's train part; for ML-1M that was checked on a tenth of its own.
+`published.csv` was transcribed by `scripts/transcribe_paper.py`, with what is known to be wrong in it. Of
+hyperparameters the paper states those of its own method alone, with which the five debiasing losses do badly; each of
+these gets what a small grid found best on a tenth of train.
 """
 
 from __future__ import annotations

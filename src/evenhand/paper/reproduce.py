@@ -31,9 +31,9 @@ from evenhand.experiments.results import (
     work_folder,
     writing,
 )
-from evenhand.paper import paper_metrics
+from evenhand.paper import claims
 from evenhand.paper.experiment import Experiment, Recipe, recipe, swept
-from evenhand.paper.paper_metrics import mse_per_seed
+from evenhand.paper.tables import mse_per_seed
 from evenhand.training.method import Conditions, Fit, RunOptions
 from evenhand.training.run import train, versions
 from evenhand.training.settings import resolve_device
@@ -42,7 +42,7 @@ from evenhand.utils.errors import InputError, RunError, StoppedError
 from evenhand.utils.progress import OnEpoch
 from evenhand.utils.text import count
 
-Finished = tuple[Run, paper_metrics.Runs]
+Finished = tuple[Run, claims.Runs]
 """A row that is done, and the values of its users."""
 METRICS = ("precision", "recall", "f1", "ndcg", "ohr", "ocr", "uhr", "ucr", "fpr", "fnr")
 HELD_OUT, STOPPING_K = 0.1, 5
@@ -122,7 +122,7 @@ def reproduce(
                 continue
             for run, users in finished:
                 with writing(folder):
-                    paper_metrics.store(work, run.method, users)
+                    claims.store(work, run.method, users)
                 results.add(replace(run, details={"identity": identity, **run.details}))
             forget(batch, work, device)
             if experiment.part == "overall":
@@ -167,12 +167,12 @@ def _compare_over_users(results: Results, experiment: Experiment, work: Path) ->
     """The reference minus every other row, by a bootstrap over users; what is known stays as it is."""
     runs = results.of(experiment.name)
     known = {one.against for one in results.comparisons if one.experiment == experiment.name}
-    reference = runs.get(paper_metrics.REFERENCE)
+    reference = runs.get(claims.REFERENCE)
     others = [label for label in runs if label not in known]
     if reference is None:
         return
     where = (reference.experiment, reference.dataset, reference.split, reference.encoder, reference.method)
-    for label, metric, k, found in paper_metrics.differences(work, others):
+    for label, metric, k, found in claims.differences(work, others):
         numbers = (round(value, DIGITS) for value in (found.difference, found.low, found.high, found.p))
         results.comparisons.append(Comparison(*where, label, "users", metric, k, *numbers))
     results.write()

@@ -1,8 +1,6 @@
 """Pages of an audit, a comparison, a search: each one HTML file that needs nothing else.
 
-Charts are drawn when the file is written, as SVG that takes its colours from the page's style. So the page
-needs no charting script: it is small, opens from disk under a strict content policy, follows light and
-dark, prints, and a short script of its own adds sorting and tips. `render` makes further pages.
+Charts are SVG, drawn when the file is written, so the page needs no charting script; `render` makes further pages.
 """
 
 from evenhand.report.audit_page import write_comparison_report, write_report

@@ -1,7 +1,4 @@
-"""Charts of an audit: accuracy against over-recommendation and by parts of users or items, and exposure.
-
-Those of exposure show which items get the slots, how few share them, and which of them are errors.
-"""
+"""Charts of an audit: accuracy against over-recommendation and by parts of users or items, and who gets the slots."""
 
 from __future__ import annotations
 

@@ -1,12 +1,7 @@
 """Pages from templates: HTML files that hold everything they show and load nothing.
 
-A template in `templates/` extends `base.html`, fills its blocks, and builds on the macros of `parts.html`:
-sections, tables, figures. `render` makes the page:
-
-    write_text(path, render("scoreboard.html", table=table, origin=Origin.of(sys.argv[1:], {"data": "log.csv"})))
-
-Every value is cleaned of control characters and escaped. The browser runs the script and applies the style of
-this package and no other: the page's content security policy names them by their hashes.
+A template in `templates/` extends `base.html` and builds on the macros of `parts.html`. Every value is cleaned of
+control characters and escaped, and the page's content security policy names the one script and style by their hashes.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ import torch
 
 import evenhand as eh
 from evenhand.data.interactions import Interactions
-from evenhand.paper import paper_metrics as errors
-from evenhand.paper.paper_metrics import mse, with_mse
+from evenhand.paper import tables as errors
+from evenhand.paper.tables import mse, with_mse
 
 
 def dense(users: torch.Tensor, items: torch.Tensor, liked: Interactions) -> float:

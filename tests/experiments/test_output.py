@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from evenhand.experiments.tracking import EXPERIMENT, tracking
+from evenhand.experiments.output import EXPERIMENT, tracking
 from evenhand.utils.errors import InputError
 from run_cli import TINY, evenhand, small_log, write_log
 
@@ -94,7 +94,7 @@ def test_what_cannot_be_recorded_costs_the_record_alone(
 
 def test_before_any_work_one_sentence_says_what_is_missing(tmp_path: Path) -> None:
     log = write_log(small_log(), tmp_path / "log.csv")
-    with patch("evenhand.experiments.tracking.find_spec", lambda _: None):
+    with patch("evenhand.experiments.output.find_spec", lambda _: None):
         ended = evenhand("train", log, "--method", "popular", "--out", tmp_path / "model", "--track", "mlflow")
     assert ended.code == 2
     assert "pip install 'evenhand[mlflow]'" in ended.err
