@@ -62,8 +62,8 @@ def recommend(
     from evenhand.cli import inputs
     from evenhand.cli.inputs import read_file
     from evenhand.data.write import formulas_noted, is_database, write_database, write_table
-    from evenhand.models.folder import load
     from evenhand.models.filters import Asked, joined, notes_of, positions
+    from evenhand.models.folder import load
     from evenhand.models.spread_files import write_lists
     from evenhand.utils.memory import check_memory
 

@@ -20,8 +20,8 @@ import numpy as np
 
 from evenhand.experiments.results import Document
 from evenhand.experiments.verdict import paired
-from evenhand.metrics.statistics import Interval, compare_metric, holm, paired_over_seeds
 from evenhand.metrics.evaluate import UserMetrics
+from evenhand.metrics.statistics import Interval, compare_metric, holm, paired_over_seeds
 from evenhand.paper.published import cells
 from evenhand.paper.tables import title
 from evenhand.utils.atomic import atomic_file

@@ -13,9 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
+from statistics import fmean
 from typing import Any
-
-import numpy as np
 
 OnEpoch = Callable[[int, int, Mapping[str, Any]], None]
 """Called with (steps done, steps at most, what is new)."""
@@ -268,5 +267,5 @@ def news(record: Mapping[str, Any]) -> str:
     """
     metrics = record.get("metrics", {})
     leading = "ndcg@10" if "ndcg@10" in metrics else next(iter(metrics), None)
-    words = [f"loss {np.mean(record['loss']):.3f}"] if "loss" in record else []
-    return ", ".join(words if leading is None else [*words, f"{leading} {np.mean(metrics[leading]):.3f}"])
+    words = [f"loss {fmean(record['loss']):.3f}"] if "loss" in record else []
+    return ", ".join(words if leading is None else [*words, f"{leading} {fmean(metrics[leading]):.3f}"])
