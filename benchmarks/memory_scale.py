@@ -23,7 +23,7 @@ import numpy as np
 import numba, torch
 from evenhand.data.interactions import Interactions
 from evenhand.methods import parse
-from evenhand.training.memory_estimate import work_of
+from evenhand.training.estimates import work_of
 from evenhand.encoders import encoder_named
 from evenhand.training.run import train
 from evenhand.training.settings import Settings

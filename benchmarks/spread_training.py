@@ -153,9 +153,9 @@ def run(rank: int, size: int, port: int, asked: Any, pipe: Any) -> None:
     from evenhand.data.simulate import simulate_log
     from evenhand.encoders import MF
     from evenhand.methods import parse
+    from evenhand.training.estimates import wire_of
     from evenhand.training.settings import Settings
     from evenhand.training.trainer import Trainer
-    from evenhand.training.wire_estimate import wire_of
     from evenhand.utils.world import World
 
     world = World.from_environment()

@@ -211,9 +211,9 @@ PROTECTIONS: dict[str, tuple[Mutant, ...]] = {
                "isinstance(problem, MemoryError)", _NUMBERS),
     ),
     "memory runs out in training": (
-        Mutant("one sentence where training runs out of memory", "training/memory_estimate.py",
+        Mutant("one sentence where training runs out of memory", "training/estimates.py",
                "        if not is_shortage(problem):\n", "        if True:\n",
-               "tests/training/test_memory_estimate.py"),
+               "tests/training/test_estimates.py"),
     ),
     "memory runs out anywhere else": (
         Mutant("one sentence where memory runs out", "cli/__init__.py", "if not is_shortage(problem):", "if True:",

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -102,7 +102,7 @@ class Baseline(Method):
 
     def refit(self, fit: Fit, split: Split, *, device: str = "auto", run: RunOptions = PLAIN) -> Model:
         everything, old = split.everything, fit.model
-        again = fit.again if isinstance(fit.again, Baseline) else self
+        again = cast(Baseline, fit.again or self)
         model, _ = again.settle(everything, None, old.seeds[old.best], resolve_device(device), run)
         info = {**old.info, "split": f"{split.description}; refitted on all parts"}
         return model.on_cpu().having(info=info)

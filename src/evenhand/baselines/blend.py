@@ -249,7 +249,7 @@ class Workshop:
             return Fit(self.load(method), {}, None, epochs=tuple(kept["epochs"]), again=again)
         found = fit(self.checkpoints(method))
         record: dict[str, Any] = {"ndcg": None, "seconds": 0.0, "epochs": list(found.epochs)}
-        if isinstance(found.again, Trained):  # what was left open is settled
+        if found.again is not None and found.again.side_by_side:  # it trains: what was left open is settled
             record["again"] = found.again.description()
         if "again" in record or found.again in (None, method):
             self.keep(method, cast("Part", found.model), record)

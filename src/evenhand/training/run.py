@@ -26,8 +26,8 @@ from evenhand.objectives import BPR, Objective
 from evenhand.samplers.base import Sampler
 from evenhand.training.checkpoints import Checkpoints, SpreadCheckpoints
 from evenhand.training.early_stopping import STOPPING_K, evaluator_of, protocol_of
+from evenhand.training.estimates import check_fits, memory_errors_explained, over_ranks, work_of
 from evenhand.training.evaluation import reported, users_within_reach
-from evenhand.training.memory_estimate import check_fits, memory_errors_explained, over_ranks, work_of
 from evenhand.training.method import Fit, check_asked, metrics_json, seed_numbers
 from evenhand.training.settings import ProtocolName, Resume, Settings, exact_repeats, resolve_device
 from evenhand.training.trainer import Trainer, too_high

@@ -18,7 +18,7 @@ from evenhand.objectives import BPR, Objective
 from evenhand.samplers.base import BoundSampler, Sampler, bind, check_together
 from evenhand.training.adam import Adam
 from evenhand.training.engines import check_served
-from evenhand.training.memory_estimate import Work, work_of
+from evenhand.training.estimates import Work, work_of
 from evenhand.training.settings import Settings
 from evenhand.utils.errors import InputError
 from evenhand.utils.world import Blocks, World

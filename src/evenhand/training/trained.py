@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import pyarrow as pa
@@ -26,11 +26,10 @@ from evenhand.objectives import BPR, Objective
 from evenhand.samplers import GroupSampler, Sampler
 from evenhand.samplers.auc import dkw_bound
 from evenhand.training.early_stopping import STOPPING_K
-from evenhand.training.memory_estimate import Work, work_of
+from evenhand.training.estimates import FEWEST, Work, wire_of, work_of
 from evenhand.training.method import PLAIN, Conditions, Fit, Method, RunOptions, metrics_json
 from evenhand.training.run import train
 from evenhand.training.settings import Settings, tried_regularisation
-from evenhand.training.wire_estimate import FEWEST, wire_of
 from evenhand.utils.errors import InputError
 from evenhand.utils.memory import available_bytes, gigabytes
 from evenhand.utils.world import World
@@ -178,7 +177,7 @@ class Trained(Method):
 
     def refit(self, fit: Fit, split: Split, *, device: str = "auto", run: RunOptions = PLAIN) -> Model:
         """Trained for as many epochs as were best on average."""
-        one = fit.again if isinstance(fit.again, Trained) else self
+        one = cast(Trained, fit.again or self)
         everything: Any = split.everything
         mine = everything.mine if isinstance(everything, SpreadLog) else everything
         nothing = everything.take(np.zeros(len(mine), dtype=bool))

@@ -8,8 +8,8 @@ import torch
 from test_sharded import METHODS, SHARED, alone, equal, log, make, state_of
 
 from evenhand.training import engines
-from evenhand.training.engines.item_rows import from_units, in_units
 from evenhand.training.engines.sharded_torch import ShardedTorchEngine
+from evenhand.training.engines.spread_engine import from_units, in_units
 from evenhand.utils import world as world_module
 from evenhand.utils.world import World
 from ranks import on_ranks
@@ -22,7 +22,7 @@ def on_a_rank(world: World, updates: str, small: bool = False) -> dict[str, dict
     before = dict(engines.ENGINES)
     try:
         engines.ENGINES["sharded"] = engines.Kind("sharded_torch", "ShardedTorchEngine", before["sharded"].serves)
-        kind = engines.Kind("sharded_torch_softmax", "ShardedTorchSoftmaxEngine", before["sharded-softmax"].serves)
+        kind = engines.Kind("sharded_torch", "ShardedTorchSoftmaxEngine", before["sharded-softmax"].serves)
         engines.ENGINES["sharded-softmax"] = kind
         data = log(5, 40, 120) if small else log()
         found = {}

@@ -20,7 +20,7 @@ from test_sharded import equal, log, make, state_of
 from evenhand.training import engines
 from evenhand.training.engines.fused_tables import message_length
 from evenhand.training.engines.triton_ranks import TritonRanksEngine
-from evenhand.training.wire_estimate import wire_of
+from evenhand.training.estimates import wire_of
 from evenhand.utils import world as world_module
 from evenhand.utils.world import World
 from ranks import on_ranks

@@ -22,7 +22,7 @@ from evenhand.utils.errors import InputError
 from evenhand.utils.world import World
 
 if TYPE_CHECKING:
-    from evenhand.training.memory_estimate import Work
+    from evenhand.training.estimates import Work
     from evenhand.training.trainer import Trainer
 
 __all__ = ["Engine", "Plan", "check_served", "engine_for", "engine_name"]
@@ -94,7 +94,7 @@ ENGINES = {
     "sharded-softmax": Kind("sharded_softmax", "ShardedSoftmaxEngine", _sharded("cpu", True)),
     "triton-ranks": Kind("triton_ranks", "TritonRanksEngine", _items_lie_on_each, _triton_works),
     "sharded-torch": Kind("sharded_torch", "ShardedTorchEngine", _sharded("cuda", False)),
-    "sharded-torch-softmax": Kind("sharded_torch_softmax", "ShardedTorchSoftmaxEngine", _sharded("cuda", True)),
+    "sharded-torch-softmax": Kind("sharded_torch", "ShardedTorchSoftmaxEngine", _sharded("cuda", True)),
     "numba": Kind("numba_engine", "NumbaEngine", lambda work: work.device == "cpu" and _compiles(work), _openmp_works),
     "rows": Kind(
         "rows_engine",

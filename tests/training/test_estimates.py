@@ -15,9 +15,9 @@ from evenhand.experiments.fit import explained
 from evenhand.methods import METHODS, parse
 from evenhand.objectives import BPR
 from evenhand.samplers import AUCSampler, UniformSampler
-from evenhand.training import memory_estimate as training_memory
+from evenhand.training import estimates as training_memory
+from evenhand.training.estimates import Work, check_fits, work_of
 from evenhand.training.evaluation import Evaluator
-from evenhand.training.memory_estimate import Work, check_fits, work_of
 from evenhand.training.method import Conditions
 from evenhand.training.run import train
 from evenhand.training.settings import Settings

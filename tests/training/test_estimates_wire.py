@@ -9,10 +9,10 @@ import torch
 from evenhand.data.simulate import simulate_log
 from evenhand.encoders import MF
 from evenhand.methods import parse
+from evenhand.training.estimates import wire_of
 from evenhand.training.settings import Settings
 from evenhand.training.trained import Trained
 from evenhand.training.trainer import Trainer
-from evenhand.training.wire_estimate import wire_of
 from evenhand.utils.world import World
 from ranks import on_ranks
 
