@@ -7,8 +7,8 @@ The default of a method is what `evenhand compare` trains without options: what 
 settled on validation inside the fit. The search has `--trials` trials of one seed over lr, L2 and the method's own
 parameters, by NDCG@20 on the same validation part, and begins with the usual values; `--having` takes the values that
 an earlier search found in its place. What each chose is trained with all seeds, fitted again to train + validation,
-and test is looked at once. Every finished run is kept in `--results` (experiments `defaults` and `tuned`), and is not
-run again.
+and test is looked at once. Every finished run is kept in `--results` (experiments `defaults` and `tuned`, unless
+`--experiment` names another), and is not run again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from evenhand.utils.errors import InputError, RunError
 K = 20
 METHODS = "rns,pns,dns,auc-ns,softmax"
 FOLDER = Path("runs/defaults")
-Value = float | int | tuple[int, ...]
+Value = float | int | str | tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,18 @@ class Task:
     data_dir: str
     having: tuple[tuple[str, Value], ...] = ()
     """Hyperparameters that an earlier search found, in place of one."""
+    experiment: str = ""
 
     def run(self, seconds: float = 0.0, **values: Any) -> Run:
         one = method_named(self.method)
         options = ["--tests", f"{self.test.set}:{self.test.test}", "--methods", self.method, "--trials", self.trials]
         if self.having:
             options += ["--having", ",".join(f"{name}={spelled(value)}" for name, value in self.having)]
+        if self.experiment:
+            options += ["--seeds", self.seeds, "--experiment", self.experiment]
         command = shlex.join(["python", "benchmarks/defaults.py", "data", *map(str, options)])
         used = {"versions": {"evenhand": evenhand.__version__}, "hardware": "", "details": {}} | values
-        experiment = "tuned" if self.trials else "defaults"
+        experiment = self.experiment or ("tuned" if self.trials else "defaults")
         return Run(experiment, *self.test.key, one.encoder_name, one.label, seconds, command, **used)
 
     def measure(self) -> Run:
@@ -117,8 +120,11 @@ def tests_named(text: str | None, data_dir: str) -> list[Test]:
 
 
 def number(text: str) -> Value:
+    """`0.1` and `3` as numbers, `12+40+` as epochs, `sparse` as it is."""
     if "+" in text:
         return tuple(int(one) for one in text.split("+") if one)
+    if text.isalpha():
+        return text
     return float(text) if "." in text or "e" in text else int(text)
 
 
@@ -156,6 +162,7 @@ def main() -> None:
     asked.add_argument("--methods", default=METHODS)
     asked.add_argument("--trials", type=int, default=30)
     asked.add_argument("--having", default="", help="lr=0.001,l2=0.01: what a search found before")
+    asked.add_argument("--experiment", default="", help="what to keep the runs of --having under")
     asked.add_argument("--seeds", type=int, default=3)
     asked.add_argument("--batch", type=int)
     asked.add_argument("--seconds", type=float, help="of one training, at most")
@@ -169,7 +176,10 @@ def main() -> None:
     given.results.mkdir(parents=True, exist_ok=True)
     kept = Results(given.results)
     tasks = [
-        Task(test, text, trials, given.seeds, given.batch, given.seconds, device, given.folder, tuple(having.items()))
+        Task(
+            test, text, trials, given.seeds, given.batch, given.seconds, device, given.folder,
+            tuple(having.items()), given.experiment,
+        )  # fmt: skip
         for test in tests
         for text in methods
         for trials in ([given.trials] if having else sorted({0, given.trials}))

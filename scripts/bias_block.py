@@ -8,11 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from page_text import short, spread, table
+from page_text import short, signed, spread, table
 
 from evenhand.experiments.benchmark import EXPERIMENT
 from evenhand.experiments.results import Results, Run
 from evenhand.experiments.suite import known_suite
+from evenhand.metrics.statistics import paired_over_seeds
 
 TESTS = {
     ("Coat", "exposure"): "Coat, random exposure",
@@ -48,6 +49,7 @@ def blocks(results: Path) -> dict[str, dict[str, str]]:
         "docs/claims.md": {
             "bias": table(heads, rows),
             "shift": table(["data", "method", "recall@20", "NDCG@20", "exposure gap@20", "coverage@20"], shift),
+            "pool": _equal_pool(results),
         },
         "docs/sparse.md": {"defaults": _defaults(searched)},
     }
@@ -92,6 +94,23 @@ def _defaults(searched: dict[tuple[str, str, str], Pair]) -> str:
         for (data, test, method), pair in searched.items()
     ]
     return table(["data, test", "method", "share on validation", "default: recall@20 / NDCG@20", "searched"], rows)
+
+
+def _equal_pool(results: Path) -> str:
+    """Rules of AUC-NS beside DNS with as many candidates, with the paired t test over seeds."""
+    of: dict[tuple[str, str], list[Run]] = {}
+    for run in Results(results).runs.values():
+        if run.experiment == "equal-pool":
+            of.setdefault((run.dataset, run.split), []).append(run)
+    rows = []
+    for (data, test), runs in of.items():
+        (dns,) = (run for run in runs if run.method.startswith("dns"))
+        for run in sorted(runs, key=lambda run: ("auc" in run.method, "rule" in run.method)):
+            gap = paired_over_seeds(run.measured["ndcg@20"], dns.measured["ndcg@20"])  # type: ignore[arg-type]
+            said = "" if run is dns or gap is None else f"{signed(gap.difference)} (p {gap.p:.4f})"
+            lists = [spread(run.summary(f"{name}@20")) for name in SHOWN[:2]]
+            rows.append([f"{data}, {test}", f"`{run.method}`", *lists, said])
+    return table(["data, test", "method", "recall@20", "NDCG@20", "NDCG@20 less that of `dns`"], rows)
 
 
 def _cells(run: Run) -> list[str]:

@@ -13,7 +13,7 @@ import evenhand as eh
 from evenhand.data.splits import Split
 from evenhand.encoders import MF
 from evenhand.methods import parse
-from evenhand.objectives import Softmax
+from evenhand.objectives import BSL, Softmax
 from evenhand.samplers import DynamicSampler, UniformSampler
 from evenhand.training.method import Conditions, RunOptions, refitted_fit
 from evenhand.training.settings import Settings
@@ -79,6 +79,20 @@ def test_so_is_a_temperature(split: Split) -> None:
     fit = method(objective=Softmax(shared=32)).fit_under(conditions)
     assert fit.validation == (max(values.values()),)
     assert fit.model.info["objective"]["temperature"] == max(values, key=lambda tau: values[tau])
+
+
+def test_so_is_the_weight_on_the_negatives_of_bsl() -> None:
+    tried = [(one.temperature, one.negative_weight) for one in BSL().forms() if isinstance(one, BSL)]
+    assert len(set(tried)) == 4
+    assert {t for _, t in tried} == {1.1, 1.25}
+    assert [one.temperature for one in BSL(negative_weight=1.3).forms()] == [0.07, 0.12, 0.2]
+    assert [(one.temperature, one.negative_weight) for one in BSL(0.1).forms() if isinstance(one, BSL)] == [
+        (0.1, 1.1),
+        (0.1, 1.25),
+    ]
+    assert BSL(0.1, negative_weight=0.9).forms() == (BSL(0.1, negative_weight=0.9),)
+    assert BSL().closed() == BSL(0.15, negative_weight=1.1)
+    assert len(BSL(similarity="inner").forms()) == 2
 
 
 @pytest.mark.parametrize("given", [{"l2": 0.0}, {"l2": 0.5}, {"weight_decay": 1e-5}])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Literal, Self, get_args
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,8 @@ from evenhand.utils import keyed
 from evenhand.utils.errors import InputError, unknown
 
 Activation = Literal["exp", "tanh", "atan", "relu"]
+_BSL_TRIED = ((0.07, 1.1), (0.12, 1.1), (0.07, 1.25), (0.2, 1.25))
+"""τ and t that a fit tries: logs as they are want a larger t than tests that ask for rare items (docs/sparse.md)."""
 _BELOW_ALL = -1e6
 """A β that every score is above."""
 _REFRESH = 0x51A7
@@ -74,12 +76,24 @@ def _log_activation(x: Tensor, activation: Activation) -> tuple[Tensor, Tensor]:
 class BSL(Softmax):
     """`t·log Σ_j exp(c_j/τ) - c_i/τ`: a weight t on the negatives; above 1 it spreads vectors, below it gathers."""
 
-    negative_weight: float = 1.1
-    """t; 1 is the softmax."""
+    negative_weight: float | None = None
+    """t; 1 is the softmax. None settles it on validation, between 1.1 and 1.25; without one it is 1.1."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive("negative_weight", self.negative_weight)
+        if self.negative_weight is not None:
+            check_positive("negative_weight", self.negative_weight)
+
+    def forms(self) -> tuple[Softmax, ...]:
+        if self.negative_weight is not None:
+            return super().forms()
+        if self.temperature is None and self.similarity == "cosine":
+            return tuple(replace(self, temperature=tau, negative_weight=t) for tau, t in _BSL_TRIED)
+        return tuple(replace(super(BSL, self).closed(), negative_weight=t) for t in (1.1, 1.25))
+
+    def closed(self) -> Self:
+        one = super().closed()
+        return one if one.negative_weight is not None else replace(one, negative_weight=1.1)
 
     def start(self, train: Interactions, model: Tables, seeds: Sequence[int]) -> SoftmaxLoss:
         return BSLLoss(self, train, model)
@@ -88,6 +102,7 @@ class BSL(Softmax):
 class BSLLoss(SoftmaxLoss):
     def of_margin(self, margin: Tensor, own: Tensor, batch: Scored) -> Tensor:
         assert isinstance(self.of, BSL)
+        assert self.of.negative_weight is not None
         weight = self.of.negative_weight
         return super().of_margin(weight * margin + (weight - 1) * own / self.temperature, own, batch)
 
@@ -102,8 +117,8 @@ class SLatK(Softmax):
 
     k: int = 20
     """Length of the list that counts; with k = all items every weight is 1."""
-    weight_temperature: float = 1.0
-    """How softly the weight falls around β."""
+    weight_temperature: float = 2.25
+    """How softly the weight falls around β; 1 suits Gowalla and little else (docs/sparse.md)."""
     refresh: int = 5
     """Epochs after which β is renewed."""
 
