@@ -10,6 +10,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.data.interactions import Interactions
+from evenhand.models.filters import positions
 from evenhand.utils.errors import InputError
 from small_model import model
 
@@ -98,3 +99,18 @@ def test_new_users_whom_the_model_knows_are_not_shown_what_it_knew_of_them() -> 
     history = Interactions.read(pa.table({"user": [name, name], "item": [new, 999]}))
     shown = set(made.fold_in(history).recommend(k=12)["item"].to_pylist())
     assert shown == set(range(0, 120, 10)) - had - {new}
+
+
+@pytest.mark.parametrize(
+    ("asked", "ids", "found"),
+    [
+        (["7", "007", "8"], [6, 7, 8], [1, -1, 2]),
+        ([7, 8], ["007", "7"], [1, -1]),
+        (["7", "007"], ["007", "7"], [1, 0]),
+        ([8, 7], [6, 7], [-1, 1]),
+    ],
+)
+def test_ids_of_another_type_are_compared_by_their_text(
+    asked: list[object], ids: list[object], found: list[int]
+) -> None:
+    assert positions(pa.array(asked), pa.array(ids)).tolist() == found

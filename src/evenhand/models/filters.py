@@ -219,13 +219,18 @@ def as_ids(given: Any, kind: str) -> pa.Array:
 def positions(asked: pa.Array, ids: pa.Array) -> np.ndarray:
     """int64: where each asked id stands in `ids`, -1 where it does not.
 
-    Ids of another type are compared by their text, so that "17" out of a file means the item 17.
+    Ids of another type are compared by their text, so that "17" out of a file means the item 17; "017" is another.
     """
     try:
-        found = pc.index_in(asked.cast(ids.type), value_set=ids)
+        same = ids.type if _is_text(asked) == _is_text(ids) else pa.string()
+        found = pc.index_in(asked.cast(same), value_set=ids.cast(same))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         found = pc.index_in(asked.cast(pa.string()), value_set=ids.cast(pa.string()))
     return np.asarray(found.fill_null(-1), dtype=np.int64)
+
+
+def _is_text(ids: pa.Array) -> bool:
+    return pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type)
 
 
 def known_position(given: Any, ids: pa.Array, kind: str) -> int:
