@@ -177,9 +177,17 @@ def main() -> None:
     kept = Results(given.results)
     tasks = [
         Task(
-            test, text, trials, given.seeds, given.batch, given.seconds, device, given.folder,
-            tuple(having.items()), given.experiment,
-        )  # fmt: skip
+            test,
+            text,
+            trials,
+            given.seeds,
+            given.batch,
+            given.seconds,
+            device,
+            given.folder,
+            tuple(having.items()),
+            given.experiment,
+        )
         for test in tests
         for text in methods
         for trials in ([given.trials] if having else sorted({0, given.trials}))

@@ -5,7 +5,7 @@
     python benchmarks/grid.py DATA_DIR --random 30      # how far the defaults are from the best of a search
 
 `pull=3,5,10` in a grid is a weight decay of 3, 5 and 10 over twice the pairs (`Encoder.pulls_tried`). Points of one
-method on one test that differ in rates and L2 alone are trained side by side, with one seed. Each is
+method on one test that differ in rates and L2 alone are trained side by side, with one seed or `--seeds`. Each is
 printed with its share of the best of its test and method; `--out` keeps them, one JSON document a line. `--random`
 draws the points from the ranges of `evenhand tune` (what cannot differ side by side from five steps of its range) and
 trains the default as well, which settles what it leaves open as always.
@@ -30,27 +30,30 @@ from defaults import K, number, tests_named, values
 from evenhand.experiments.benchmark import method_named
 from evenhand.experiments.search_space import Choice, search_space
 from evenhand.experiments.suite import Test
+from evenhand.metrics.statistics import summarise
 from evenhand.training.evaluation import Evaluator, users_within_reach
 from evenhand.training.method import Conditions
 
 Values = dict[str, Any]
 
 
-def measure(test: Test, method: str, points: list[Values], having: Values, device: str, data_dir: str) -> Values:
+def measure(
+    test: Test, method: str, points: list[Values], having: Values, seeds: int, device: str, data_dir: str
+) -> Values:
     """Every point's validation NDCG@20 and epoch; without any, those of the default."""
     began = time.perf_counter()
     split = test.split(data_dir)
     held = split.validation
     assert held is not None
     split = replace(split, test=split.test.take(np.zeros(len(split.test), dtype=bool)))
-    conditions = Conditions.of(split, 1, k=(K,), device=device)
+    conditions = Conditions.of(split, seeds, k=(K,), device=device)
     one = method_named(method).having(having).under(conditions)
     several = [one.closed().having(decayed(point, len(split.train))) for point in points]
     fits = several[0].fit_together(several, conditions) if several else [one.fit_under(conditions)]
     seen = Evaluator(held, split.train, conditions.hot_items, (K,), users_within_reach(held))
-    ndcg = [seen.evaluate(fit.scorers)[0][K].mean("ndcg") for fit in fits]
+    ndcg = [summarise([each[K].mean("ndcg") for each in seen.evaluate(fit.scorers)]) for fit in fits]
     found = [
-        p | {"ndcg": each, "epoch": (fit.epochs or (0,))[0]}
+        p | {"ndcg": each.mean, "epoch": (fit.epochs or (0,))[0]} | ({"std": each.std} if seeds > 1 else {})
         for p, each, fit in zip(points or [{}], ndcg, fits, strict=True)
     ]
     what = {"test": f"{test.set}, {test.test}", "method": method, **having}
@@ -112,7 +115,7 @@ def distances(found: list[Values]) -> None:
         points.setdefault((one["test"], one["method"]), []).extend(one["points"])
     for (test, method), several in sorted(points.items()):
         best = max(several, key=lambda point: point["ndcg"])
-        default = next((point for point in several if set(point) == {"ndcg", "epoch"}), None)
+        default = next((point for point in several if set(point) <= {"ndcg", "epoch", "std"}), None)
         if default is not None:
             print(
                 f"{test:28} {method:16} default {default['ndcg']:.4f} after {default['epoch']} epochs, "
@@ -127,6 +130,7 @@ def main() -> None:
     asked.add_argument("--methods", default="rns,dns,auc-ns,softmax")
     asked.add_argument("--grid", nargs="*", default=["lr=0.0005,0.001,0.002", "l2=0.001,0.01,0.08"])
     asked.add_argument("--having", default="", help="batch=2048,seconds=90: the same for every point")
+    asked.add_argument("--seeds", type=int, default=1)
     asked.add_argument("--workers", type=int, default=1, help="groups at once")
     asked.add_argument("--device", default="auto")
     asked.add_argument("--out", type=Path)
@@ -144,7 +148,7 @@ def main() -> None:
     ]
     found: list[Values] = []
     with ProcessPoolExecutor(given.workers, multiprocessing.get_context("spawn")) as pool:
-        running = [pool.submit(measure, *job, having, given.device, given.folder) for job in jobs]
+        running = [pool.submit(measure, *job, having, given.seeds, given.device, given.folder) for job in jobs]
         for one in as_completed(running):
             show(one.result())
             found.append(one.result())

@@ -13,7 +13,7 @@ from page_text import short, signed, spread, table
 from evenhand.experiments.benchmark import EXPERIMENT
 from evenhand.experiments.results import Results, Run
 from evenhand.experiments.suite import known_suite
-from evenhand.metrics.statistics import paired_over_seeds
+from evenhand.metrics.statistics import Interval, paired_over_seeds
 
 TESTS = {
     ("Coat", "exposure"): "Coat, random exposure",
@@ -23,7 +23,8 @@ TESTS = {
     ("Amazon-Electronic", "shift"): "Amazon-Electronic, popularity shift",
 }
 SHOWN = ("recall", "ndcg", "exposure_gap", "coverage")
-ORDER = ("rns", "pns", "dns", "auc-ns", "softmax", "auc-softmax", "bsl", "slatk", "lightgcn/rns", "lightgcn/bsl")
+ORDER = ("rns", "pns", "dns", "auc-ns", "softmax", "auc-softmax", "psl", "bsl", "slatk", "lightgcn/rns", "lightgcn/bsl")
+FAMILY, RELATIVES = "softmax-family", ("softmax", "psl", "slatk", "bsl", "auc-softmax")
 METHODS = ("rns", "pns", "dns", "auc-ns", "ease", "gfcf", "itemknn", "popular")
 """Trained with MF, then those that are not trained."""
 
@@ -51,7 +52,7 @@ def blocks(results: Path) -> dict[str, dict[str, str]]:
             "shift": table(["data", "method", "recall@20", "NDCG@20", "exposure gap@20", "coverage@20"], shift),
             "pool": _equal_pool(results),
         },
-        "docs/sparse.md": {"defaults": _defaults(searched)},
+        "docs/sparse.md": {"defaults": _defaults(searched), "family": _family(results)},
     }
 
 
@@ -96,6 +97,32 @@ def _defaults(searched: dict[tuple[str, str, str], Pair]) -> str:
     return table(["data, test", "method", "share on validation", "default: recall@20 / NDCG@20", "searched"], rows)
 
 
+def _tested(gap: Interval) -> str:
+    return f"{signed(gap.difference)} (p {'< .0001' if gap.p < 0.0001 else short(gap.p)})"
+
+
+def _family(results: Path) -> str:
+    """Softmax and its relatives, tuned alike: NDCG@20 on test and the point that validation chose."""
+    names = {"temperature": "τ", "negative_weight": "t", "weight_temperature": "w", "alpha": "α", "beta": "β"}
+    runs = {(*r.id.split("/")[1:2], r.method): r for r in Results(results).runs.values() if r.experiment == FAMILY}
+
+    def cell(run: Run | None) -> str:
+        if run is None:
+            return "–"
+        point = [f"{names[key]} {value:g}" for key, value in run.details["parameters"].items() if key in names]
+        return f"{spread(run.summary('ndcg@20'))} ({', '.join(point)})"
+
+    rows = []
+    for test in dict.fromkeys(test for test, _ in runs):
+        found = [runs.get((test, name)) for name in RELATIVES]
+        both: list[Any] = [one.measured["ndcg@20"] for one in (found[-1], found[0]) if one]
+        gap = paired_over_seeds(*both) if len(both) == 2 else None
+        rows.append([test.replace("-iid", "").replace("-shift", ", popularity shift"), *map(cell, found)])
+        rows[-1].append("" if gap is None else _tested(gap))
+    heads = [f"`{name}`" for name in RELATIVES]
+    return table(["NDCG@20", *heads, "`auc-softmax` less `softmax`"], rows)
+
+
 def _equal_pool(results: Path) -> str:
     """Rules of AUC-NS beside DNS with as many candidates, with the paired t test over seeds."""
     of: dict[tuple[str, str], list[Run]] = {}
@@ -107,7 +134,7 @@ def _equal_pool(results: Path) -> str:
         (dns,) = (run for run in runs if run.method.startswith("dns"))
         for run in sorted(runs, key=lambda run: ("auc" in run.method, "rule" in run.method)):
             gap = paired_over_seeds(run.measured["ndcg@20"], dns.measured["ndcg@20"])  # type: ignore[arg-type]
-            said = "" if run is dns or gap is None else f"{signed(gap.difference)} (p {gap.p:.4f})"
+            said = "" if run is dns or gap is None else _tested(gap)
             lists = [spread(run.summary(f"{name}@20")) for name in SHOWN[:2]]
             rows.append([f"{data}, {test}", f"`{run.method}`", *lists, said])
     return table(["data, test", "method", "recall@20", "NDCG@20", "NDCG@20 less that of `dns`"], rows)
