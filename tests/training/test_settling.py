@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
+from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.encoders import MF
 from evenhand.methods import parse
@@ -146,3 +147,14 @@ def test_a_search_begins_with_the_usual_values() -> None:
     one = parse("rns").closed()
     assert one.parameters()["l2"] == MF.l2
     assert parse("softmax").closed().parameters()["temperature"] == 0.15
+
+
+@pytest.mark.parametrize(
+    ("users", "method", "rate"), [(50, "rns", 0.001), (100_001, "rns", 0.003), (100_001, "softmax", 0.002)]
+)
+def test_the_rate_is_larger_where_only_rows_of_a_batch_move(users: int, method: str, rate: float) -> None:
+    train = Interactions.from_pairs([0, 1], [0, 1], n_users=users, n_items=9)
+    one = parse(method)
+    assert isinstance(one, Trained)
+    found = Settings().under("honest", MF(), train, one.objective).lr
+    assert found == pytest.approx(rate)

@@ -27,6 +27,8 @@ EngineName = Literal["auto", "torch", "sharded"]
 DENSE_UP_TO = 100_000
 """Users and items together; above this, rows that a batch did not touch are left alone."""
 USUAL_LR = 0.002
+SPARSE_FASTER = 3
+"""Times the usual rate of inner products where a row moves only with its own batches, and so more seldom."""
 USUAL_PAIRS = 72_000
 """Training pairs of the data on which the encoders' usual weight decay was chosen."""
 EVALUATED_UP_TO = 20_000
@@ -159,7 +161,10 @@ class Settings:
             decay = usual_decay(encoder, self.updates, train)
         if l2 is None:
             l2 = encoder.l2 if decay is None and objective.lengths_matter else 0.0
-        own = encoder.lr if protocol == "honest" and objective.lengths_matter else USUAL_LR
+        own = USUAL_LR
+        if protocol == "honest" and objective.lengths_matter:
+            sparse = train is not None and is_sparse(self.updates, encoder, train.n_users + train.n_items)
+            own = encoder.lr * (SPARSE_FASTER if sparse else 1)
         return replace(self, lr=self.lr or own, weight_decay=decay or 0.0, l2=l2)
 
 
