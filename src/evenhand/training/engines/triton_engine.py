@@ -355,15 +355,21 @@ class TritonEngine(Engine):
         clocks = adam.clocks if adam.lazy else (None, None)
         parameters = (table.detach() for table in adam.parameters)
         users, items = map(Table, parameters, adam.mean, adam.square, clocks)
-        self._steps = FusedSteps(
-            users,
-            items,
-            (trainer.users, trainer.items),
-            *tables.distribution_and_rule(trainer.samplers[0], trainer.train),
-            batch=trainer.settings.batch,
-            steps=trainer.steps,
-            decay=adam.decay,
-            l2=trainer.l2,
-            hot=trainer.hot,
-            held_out=trainer.held_out_keys,
-        )
+        self._steps = fused_steps(trainer, users, items)
+
+
+def fused_steps(trainer: Trainer, users: Table, items: Table, ranks: Ranks | None = None) -> FusedSteps:
+    """The steps of a trainer on these tables."""
+    return FusedSteps(
+        users,
+        items,
+        (trainer.users, trainer.items),
+        *tables.distribution_and_rule(trainer.samplers[0], trainer.train),
+        batch=trainer.settings.batch,
+        steps=trainer.steps,
+        decay=trainer.optimisers[0].decay,
+        l2=trainer.l2,
+        hot=trainer.hot,
+        held_out=trainer.held_out_keys,
+        ranks=ranks,
+    )

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from evenhand.training.engines import fused_tables as tables
 from evenhand.training.engines.base import Plan
+from evenhand.training.engines.fused_tables import Ranks, Table
 from evenhand.training.engines.spread_engine import SpreadEngine, SpreadPlan
-from evenhand.training.engines.triton_engine import FusedSteps
+from evenhand.training.engines.triton_engine import FusedSteps, fused_steps
 
 if TYPE_CHECKING:
     from evenhand.training.adam import Adam
@@ -74,19 +74,9 @@ class TritonRanksEngine(SpreadEngine):
         self._adam, self._lanes = adam, min(trainer.settings.batch, int(_SPARE * most) + 1)
         self._full = [own.new_zeros(own.shape[0], self._n_items, *own.shape[2:]) for own in self._shares(adam)]
         clock = adam.clocks[0] if adam.lazy else None
-        self._steps = FusedSteps(
-            tables.Table(adam.parameters[0].detach(), adam.mean[0], adam.square[0], clock),
-            tables.Table(*self._full),
-            (trainer.users, trainer.items),
-            *tables.distribution_and_rule(trainer.samplers[0], trainer.train),
-            batch=trainer.settings.batch,
-            steps=trainer.steps,
-            decay=adam.decay,
-            l2=trainer.l2,
-            hot=trainer.hot,
-            held_out=trainer.held_out_keys,
-            ranks=tables.Ranks(world.size, trainer.pairs, self._lanes, None if world.lone else world.gather),
-        )
+        users = Table(adam.parameters[0].detach(), adam.mean[0], adam.square[0], clock)
+        ranks = Ranks(world.size, trainer.pairs, self._lanes, None if world.lone else world.gather)
+        self._steps = fused_steps(trainer, users, Table(*self._full), ranks)
 
     def _shares(self, adam: Adam) -> list[Tensor]:
         """This process's items: rows [R, n, d], Adam's mean and square, and the clock [R, n] where rows have one."""
