@@ -29,7 +29,7 @@ from evenhand.training.engines.choices import (
     choose_optimal,
     choose_weighted,
 )
-from evenhand.training.engines.steps import Bench, Moves, Pairs, Table, learn, move_tables
+from evenhand.training.engines.steps import Bench, Moves, Pairs, Table, learn
 
 if TYPE_CHECKING:
     from evenhand.training.adam import Adam
@@ -113,8 +113,7 @@ class NumbaEngine(Engine):
                 self._bench.negatives,
             )  # fmt: skip
             done += 1
-            learn(size, begin, threads, order, self._pairs, users, items, self._bench, tally)
-            move_tables(size, users, items, moves, self._bench.used, done)
+            learn(size, begin, threads, order, self._pairs, users, items, moves, self._bench, tally, done)
         adam.count(last - first)
         alphas_from(self._tables, trainer.samplers)
         return torch.from_numpy(tally)

@@ -82,8 +82,8 @@ class Bench(NamedTuple):
 
 
 @compiled(error_model="numpy", parallel=True)
-def learn(size, begin, parts, order, pairs, users, items, bench, tally):
-    """The gradients of a step from the negatives on the bench; `tally` [3, R] gathers loss, hot and false share."""
+def learn(size, begin, parts, order, pairs, users, items, moves, bench, tally, step):
+    """One step from the negatives on the bench; `tally` [3, R] gathers loss, hot and false share."""
     replicas = order.shape[0]
     for task in prange(replicas * size):
         _slope(
@@ -102,10 +102,12 @@ def learn(size, begin, parts, order, pairs, users, items, bench, tally):
             bench.slopes, bench.used, users.rows, users.slot, users.gradient, items.rows, items.slot,
             items.gradient,
         )  # fmt: skip
+    move_tables(size, users, items, moves, bench.used, step)
 
 
 @compiled(error_model="numpy", parallel=True)
 def move_tables(size, users, items, moves, used, step):
+    """Adam on both tables, from the gradients of a batch's rows."""
     replicas, lazy = used.shape[1], users.clock.size > 0
     mine = _stretches(used, 0, lazy, users.rows.shape[1])
     stretches = mine + _stretches(used, 1, lazy, items.rows.shape[1])
@@ -218,7 +220,7 @@ def _move_stretch(r, begin, used, lazy, step, size, rows, mean, square, clock, s
     A row without a gradient moves by decay and momentum alone; L2 pulls a row as often as the batch drew it.
     """
     small, smaller, tiny = np.float32(0.1), np.float32(0.001), np.float32(1e-8)
-    decay, end = np.float32(moves.decay[r]), len(moves.first) - 1
+    decay, l2, end = np.float32(moves.decay[r]), moves.l2[r] / size, len(moves.first) - 1
     for place in range(begin, min(begin + _ROWS, used if lazy else rows.shape[1])):
         row, now = place, step
         if lazy:
@@ -236,7 +238,7 @@ def _move_stretch(r, begin, used, lazy, step, size, rows, mean, square, clock, s
         has = np.float32(1 if slot >= 0 else 0)
         slots[r, row] = -1
         slot = max(slot, 0)
-        pull = decay + np.float32(has * (moves.l2[r] / size) * times[r, slot])
+        pull = decay + np.float32(has * l2 * times[r, slot])
         for k in range(rows.shape[2]):
             g = has * gradient[r, slot, k] + pull * rows[r, row, k]
             m = mean[r, row, k] + small * (g - mean[r, row, k])
