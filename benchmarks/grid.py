@@ -7,8 +7,8 @@
 `pull=3,5,10` in a grid is a weight decay of 3, 5 and 10 over twice the pairs (`Encoder.pulls_tried`). Points of one
 method on one test that differ in rates and L2 alone are trained side by side, with one seed or `--seeds`. Each is
 printed with its share of the best of its test and method; `--out` keeps them, one JSON document a line. `--random`
-draws the points from the ranges of `evenhand tune` (what cannot differ side by side from five steps of its range) and
-trains the default as well, which settles what it leaves open as always.
+draws the points from the ranges of `evenhand tune`, what cannot differ side by side once for every four of them (the
+first four have the method's own values there), and trains the default as well, which settles what it leaves open.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ import numpy as np
 from defaults import K, number, tests_named, values
 
 from evenhand.experiments.benchmark import method_named
-from evenhand.experiments.search_space import Choice, search_space
+from evenhand.experiments.search_space import Choice, Range, search_space
 from evenhand.experiments.suite import Test
 from evenhand.metrics.statistics import summarise
 from evenhand.training.evaluation import Evaluator, users_within_reach
 from evenhand.training.method import Conditions
 
 Values = dict[str, Any]
+TOGETHER = 4
+"""Points of a random search that are trained side by side."""
 
 
 def measure(
@@ -67,23 +69,27 @@ def decayed(point: Values, pairs: int) -> Values:
 
 
 def drawn(method: str, n: int) -> list[Values]:
-    """Points of the space that a search of the method looks at."""
+    """Points of the space that a search of the method looks at: every four share what cannot differ side by side,
+    and the first four have the method's own values there."""
     one, chance = method_named(method).closed(), np.random.default_rng(0)
-    points = []
-    for _ in range(n):
-        point = {}
-        for name, span in search_space(one).items():
-            share, ends = chance.random(), span.ends
-            if isinstance(span, Choice):
-                point[name] = ends[int(share * len(ends))]
-                continue
-            if len({one.having({name: end}).shape() for end in ends}) > 1:
-                share = round(4 * share) / 4
-            low, high = np.log(ends) if span.log else ends
-            value = low + share * (high - low)
-            point[name] = span.tidy(float(np.exp(value)) if span.log else value)
-        points.append(point)
+    space = search_space(one)
+    apart = {name for name, span in space.items() if len({one.having({name: end}).shape() for end in span.ends}) > 1}
+    points, shared = [], Values()
+    for place in range(n):
+        point = {name: at(span, chance.random()) for name, span in space.items()}
+        if place % TOGETHER == 0:
+            shared = {name: value for name, value in point.items() if name in apart and place}
+        points.append({name: value for name, value in point.items() if name not in apart} | shared)
     return points
+
+
+def at(span: Range | Choice, share: float) -> Any:
+    """The value of a range where so much of it lies below."""
+    if isinstance(span, Choice):
+        return span.ends[int(share * len(span.ends))]
+    low, high = np.log(span.ends) if span.log else span.ends
+    value = low + share * (high - low)
+    return span.tidy(float(np.exp(value)) if span.log else value)
 
 
 def alike(method: str, points: list[Values]) -> list[list[Values]]:
