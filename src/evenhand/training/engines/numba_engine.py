@@ -137,7 +137,7 @@ def one_side(trainer: Trainer, number: int, negatives: int) -> tuple[np.ndarray,
     most = min(n, trainer.settings.batch + negatives)
     return (
         np.full((replicas, n), -1, dtype=np.int32),
-        np.zeros((replicas, most, dim), dtype=np.float32),
+        torch.zeros(replicas, most, dim).numpy(),  # aligned, so that threads share no cache line
         np.zeros((replicas, most), dtype=np.int32),
         np.zeros((replicas, most), dtype=np.float32),
     )

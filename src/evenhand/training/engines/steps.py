@@ -213,7 +213,7 @@ def _gather(
                 item_gradient[r, slot, k] += slope * users[r, user, k]
 
 
-@compiled(error_model="numpy", fastmath=FAST)
+@compiled(error_model="numpy", fastmath=FAST, forceinline=True)  # by itself LLVM does not, and the loop is slower
 def _move_stretch(r, begin, used, lazy, step, size, rows, mean, square, clock, slots, gradient, touched, times, moves):
     """Adam on a stretch of all rows or, lazily, of the rows of the batch, each by its own clock.
 
