@@ -244,7 +244,7 @@ def bc_loop(of: BCLoss, warming: bool) -> Oracle:
             theta = torch.arccos(cos(p[u], q[i]))
             margin = 1 - torch.sigmoid(a[u] @ b[i]) if of.margin == "code" else torch.arccos(cos(a[u], b[i]))
             raised = torch.cos(theta + min(margin.item(), math.pi - theta.item()))
-            terms.append(softmax_loss(raised, [cos(p[u], q[j]) for j in others], of.tau1))
+            terms.append(softmax_loss(raised, [cos(p[u], q[j]) for j in others], of.tau1 or 0.07))
         return (of.weight if warming else 1 - of.weight) * mean(terms)
 
     return loop
@@ -658,7 +658,7 @@ def test_every_objective_works_with_a_sampler_that_looks_at_scores(objective: Ob
         train(noisy_split(), MF(dim=4), sampler, 2, settings, ks=(5,), device="cpu", objective=objective)
         for sampler in (AUCSampler(), UniformSampler())
     )
-    assert one.model.info["objective"] == described(objective)
+    assert one.model.info["objective"] == described(objective.closed())
     assert one.model.info["sampler"]["kind"] == "AUCSampler"
     if not (isinstance(objective, BCLoss) and objective.in_batch):  # which does not ask the sampler
         assert not torch.equal(one.model.item_vectors, other.model.item_vectors)
@@ -796,7 +796,7 @@ def test_cosine_finals_rank_by_the_angle() -> None:
         ("macr", MACR(1e-3, 1e-3, "validation", matrix=False)),
         ("macr:c=30:matrix=true:item_weight=0.01", MACR(item_weight=0.01, c=30, matrix=True)),
         ("cause:share=0.2:weight=1", CausE(weight=1, share=0.2)),
-        ("bc-loss", BCLoss(0.07, 0.1, 0.5, 5, "code", "inner", in_batch=False)),
+        ("bc-loss", BCLoss(None, 0.1, 0.5, 5, "code", None, in_batch=False)),
         (
             "bc-loss:margin=paper:final=cosine:in_batch=True",
             BCLoss(margin="paper", final="cosine", in_batch=True),
@@ -829,6 +829,7 @@ def test_no_parameter_belongs_to_sampler_and_objective_both(name: str) -> None:
         ("cause:weight=-0.1", "weight must be at least 0, not -0.1."),
         ("cause:share=1", "share must lie between 0 and 1, not 1."),
         ("bc-loss:tau1=0", "tau1 must be a positive number, not 0."),
+        ("bc-loss:tau2=0", "tau2 must be a positive number, not 0."),
         ("bc-loss:weight=1", "weight must lie between 0 and 1, not 1."),
         ("bc-loss:warm_up=1.5", "warm_up must be a whole number of at least 0, not 1.5."),
         ("bc-loss:margin=papr", "unknown margin 'papr'; did you mean 'paper'? Known: code, paper."),

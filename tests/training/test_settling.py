@@ -14,7 +14,7 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.encoders import MF
 from evenhand.methods import parse
-from evenhand.objectives import BSL, Softmax
+from evenhand.objectives import BSL, BCLoss, Softmax
 from evenhand.samplers import DynamicSampler, UniformSampler
 from evenhand.training.method import Conditions, RunOptions, refitted_fit
 from evenhand.training.settings import Settings
@@ -94,6 +94,16 @@ def test_so_is_the_weight_on_the_negatives_of_bsl() -> None:
     assert BSL(0.1, negative_weight=0.9).forms() == (BSL(0.1, negative_weight=0.9),)
     assert BSL().closed() == BSL(0.15, negative_weight=1.1)
     assert len(BSL(similarity="inner").forms()) == 2
+
+
+def test_so_is_the_temperature_of_bc_loss_which_then_recommends_by_cosine(split: Split) -> None:
+    assert [(one.tau1, one.final) for one in BCLoss().forms()] == [(tau, "cosine") for tau in (0.07, 0.12, 0.2)]
+    assert BCLoss(0.1, final="inner").forms() == (BCLoss(0.1, final="inner"),)
+    assert BCLoss().closed() == BCLoss(0.07, final="inner")
+    paper = method(objective=BCLoss(warm_up=1)).fit_under(Conditions.of(split, 1, protocol="paper", device="cpu"))
+    asked = method(objective=BCLoss(0.07, warm_up=1, final="inner"))
+    published = asked.fit_under(Conditions.of(split, 1, protocol="paper", device="cpu"))
+    assert paper.at(10)["ndcg"].values == published.at(10)["ndcg"].values
 
 
 @pytest.mark.parametrize("given", [{"l2": 0.0}, {"l2": 0.5}, {"weight_decay": 1e-5}])

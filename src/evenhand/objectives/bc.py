@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -19,7 +19,7 @@ from torch.nn.functional import normalize
 from evenhand.data.interactions import Interactions
 from evenhand.encoders.base import Tables, Vectors
 from evenhand.objectives.base import Loss, Objective, Scored, check_flag, check_positive, mine, normal
-from evenhand.objectives.softmax import unit_length
+from evenhand.objectives.softmax import TEMPERATURES, unit_length
 from evenhand.samplers.base import rows
 from evenhand.utils.errors import InputError, unknown
 
@@ -38,8 +38,8 @@ class BCLoss(Objective):
     margin; from then on only the encoder, and M is a constant. It wants many negatives: 128 a positive.
     """
 
-    tau1: float = 0.07
-    """Temperature of the main loss."""
+    tau1: float | None = None
+    """Temperature of the main loss. None settles it on validation; without one it is .07, as published."""
     tau2: float = 0.1
     """Temperature of the popularity branch."""
     weight: float = 0.5
@@ -48,21 +48,24 @@ class BCLoss(Objective):
     """Epochs in which the branch learns and the encoder stays as it is."""
     margin: Margin = "code"
     """M = 1 - σ(a·b) as in the published code, or "paper": the angle between a and b. Never above π - θ."""
-    final: Final = "inner"
-    """Recommend by inner product, as published, or by "cosine", which is what was trained."""
+    final: Final | None = None
+    """Recommend by inner product, as published, or by "cosine", which is what was trained. None is the
+    former in the paper's protocol, the latter in the honest one: lengths, which no loss holds, can go anywhere."""
     in_batch: bool = False
     """Use the other positives of the batch as negatives, as published for LightGCN; the sampler is idle."""
 
     def __post_init__(self) -> None:
-        for name in ("tau1", "tau2"):
-            check_positive(name, getattr(self, name))
+        if self.tau1 is not None:
+            check_positive("tau1", self.tau1)
+        check_positive("tau2", self.tau2)
         if not 0 < self.weight < 1:
             raise InputError(f"weight must lie between 0 and 1, not {self.weight}.")
         if not isinstance(self.warm_up, int) or self.warm_up < 0:
             raise InputError(f"warm_up must be a whole number of at least 0, not {self.warm_up}.")
-        for name, kind in (("margin", Margin), ("final", Final)):
-            if getattr(self, name) not in get_args(kind):
-                raise unknown(name, str(getattr(self, name)), get_args(kind))
+        if self.margin not in get_args(Margin):
+            raise unknown("margin", str(self.margin), get_args(Margin))
+        if self.final is not None and self.final not in get_args(Final):
+            raise unknown("final", str(self.final), get_args(Final))
         check_flag("in_batch", self.in_batch)
 
     @property
@@ -72,6 +75,15 @@ class BCLoss(Objective):
     @property
     def negatives(self) -> int:
         return 1 if self.in_batch else 128
+
+    def forms(self) -> tuple[BCLoss, ...]:
+        return tuple(
+            replace(self, tau1=tau1, final=self.final or "cosine")
+            for tau1 in (TEMPERATURES if self.tau1 is None else [self.tau1])
+        )
+
+    def closed(self) -> BCLoss:
+        return replace(self, tau1=self.tau1 or 0.07, final=self.final or "inner")
 
     def start(self, train: Interactions, model: Tables, seeds: Sequence[int]) -> RunningBCLoss:
         device, dim = model.items.device, model.items.shape[-1]
@@ -89,7 +101,9 @@ class RunningBCLoss(Loss):
 
     def __init__(self, of: BCLoss, levels: Sequence[Tensor], tables: Sequence[Tensor]) -> None:
         super().__init__()
-        self.of = of
+        self.of = of = of.closed()
+        assert of.tau1 is not None
+        self.temperature = of.tau1
         self.transforms = of.final == "cosine"
         self.user_level, self.item_level = levels
         """int64: the place of each user's and item's count among the distinct ones."""
@@ -126,7 +140,7 @@ class RunningBCLoss(Loss):
             others = self._others(batch, batch.user, batch.positive)
         else:
             others = cosines(batch.user, batch.items, batch.negatives)
-        return contrast(raised, others, self.of.tau1)
+        return contrast(raised, others, self.temperature)
 
     @torch.no_grad()
     def margins(self, batch: Scored, angle: Tensor) -> Tensor:

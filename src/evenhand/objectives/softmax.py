@@ -28,7 +28,7 @@ from evenhand.samplers.base import check_drawn, is_in
 from evenhand.utils.errors import unknown
 
 Similarity = Literal["cosine", "inner"]
-_USUAL, _TRIED = 0.15, (0.07, 0.12, 0.2)
+_USUAL, TEMPERATURES = 0.15, (0.07, 0.12, 0.2)
 """τ for cosines, and what a fit tries: on validation parts of eight tests the best lay between .07 and .2, the lower
 the sparser and the more even the data (docs/sparse.md)."""
 _ALL_MASKED = -1e30
@@ -77,7 +77,7 @@ class Softmax(Objective):
     def forms(self) -> tuple[Softmax, ...]:
         if self.temperature is not None or self.similarity == "inner":
             return (self.closed(),)
-        return tuple(replace(self, temperature=one) for one in _TRIED)
+        return tuple(replace(self, temperature=one) for one in TEMPERATURES)
 
     def closed(self) -> Self:
         usual = 1.0 if self.similarity == "inner" else _USUAL
