@@ -3,7 +3,8 @@
     python benchmarks/first_version.py DATA_DIR [--tests ml-100k:iid,ml-1m:iid] [--methods rns,macr] [--seeds 3]
 
 Version 0.1 had a learning rate of .002, the coupled weight decay of the paper, a patience of 10 and no mean over
-epochs; losses on cosines had no decay, and temperatures were as published. How patience counts the first epochs has changed since, and is not undone.
+epochs; losses on cosines had no decay, and temperatures were as published. How patience counts the first epochs has
+changed since, and is not undone.
 """
 
 from __future__ import annotations
