@@ -346,6 +346,7 @@ def test_help_tells_the_defaults_that_the_library_has() -> None:
     from evenhand.training.settings import Settings
 
     held = {f.name: f.default for kind in (Settings, LightGCN, AUCSampler) for f in fields(kind)}
+    held["batch"] = Settings().positives
     values = {}
     for group in (Training, Sampling):
         for name, hint in get_type_hints(group, include_extras=True).items():

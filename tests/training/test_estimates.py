@@ -211,10 +211,11 @@ def test_explain_says_what_will_be_done() -> None:
     l2 = "L2 on the rows of a batch, alike for rare and popular items, that validation prefers of 0.001, 0.01, 0.08"
     one = methods[1].having({"updates": "sparse"})
     sparse = list(explained(Conditions.of(split(), 2, device="cpu"), [one], encoder, settings))
-    assert sparse[5].startswith(f"rns: engine numba; sparse updates; {l2}; memory about ")
+    assert sparse[5].startswith(f"rns: engine numba; 32 positives a step, sparse updates; {l2}; memory about ")
     l2 += ", or of weight decays on every row of 3, 5, 10 over twice the pairs"
-    assert f"engine numba; dense updates; {l2}; ranks from 64 draws, off by at most 0.17 with 95% confid" in lines[5]
-    assert lines[6].startswith(f"rns: engine numba; dense updates; {l2}; memory about ")
+    said = f"engine numba; 32 positives a step, dense updates; {l2}; "
+    assert f"{said}ranks from 64 draws, off by at most 0.17 with 95% confid" in lines[5]
+    assert lines[6].startswith(f"rns: {said}memory about ")
 
 
 class Mine(UniformSampler):
@@ -250,7 +251,7 @@ def test_explain_on_the_command_line() -> None:
         "cpu",
     )
     assert ended.code == 0
-    assert "rns: engine torch; dense updates; L2 " in ended.out
+    assert "rns: engine torch; 256 positives a step, dense updates; L2 " in ended.out
     assert "popular: fitted on train once" in ended.out
     ended = evenhand(
         "compare",
@@ -265,7 +266,7 @@ def test_explain_on_the_command_line() -> None:
         "--device",
         "cpu",
     )
-    assert "rns: engine numba; dense updates" in ended.err
+    assert "rns: engine numba; 256 positives a step, dense updates" in ended.err
     assert ended.document["configuration"]["settings"]["eval_users"] == 50
     assert any("evaluated on a sample of 50 of" in note for note in ended.document["notes"])
 

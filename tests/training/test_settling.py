@@ -14,10 +14,10 @@ from evenhand.data.interactions import Interactions
 from evenhand.data.splits import Split
 from evenhand.encoders import MF
 from evenhand.methods import parse
-from evenhand.objectives import BSL, BCLoss, Softmax
+from evenhand.objectives import BPR, BSL, BCLoss, Softmax
 from evenhand.samplers import DynamicSampler, UniformSampler
 from evenhand.training.method import Conditions, RunOptions, refitted_fit
-from evenhand.training.settings import Settings
+from evenhand.training.settings import ProtocolName, Settings
 from evenhand.training.trained import Trained
 
 SETTINGS = Settings(epochs=4, batch=512, lr=0.02)
@@ -168,3 +168,16 @@ def test_the_rate_is_larger_where_only_rows_of_a_batch_move(users: int, method: 
     assert isinstance(one, Trained)
     found = Settings().under("honest", MF(), train, one.objective).lr
     assert found == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(("pairs", "batch"), [(40, 32), (3200, 100), (32_768, 1024), (10**6, 1024)])
+def test_a_small_log_has_smaller_batches(pairs: int, batch: int) -> None:
+    users, items = np.divmod(np.arange(pairs), 1000)
+    log = Interactions.from_pairs(users, items)
+
+    def positives(given: Settings, protocol: ProtocolName) -> int | None:
+        return given.under(protocol, MF(), log, BPR()).batch
+
+    assert positives(Settings(), "honest") == batch
+    assert positives(Settings(batch=512), "honest") == 512
+    assert positives(Settings(), "paper") == 1024

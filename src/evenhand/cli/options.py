@@ -148,7 +148,7 @@ class Training:
     epochs: Annotated[int | None, "Epochs at most (default 200)."] = None
     dim: Annotated[int | None, "Length of the vectors (default 64)."] = None
     layers: Annotated[int | None, "Hops of LightGCN (default 2)."] = None
-    batch: Annotated[int | None, "Positives a step (default 1024)."] = None
+    batch: Annotated[int | None, "Positives a step (default 1024); fewer on small logs."] = None
     lr: Annotated[float | None, "Learning rate of Adam (default: by encoder and loss)."] = None
     l2: Annotated[float | None, "L2 on the rows of a batch (default: settled on validation)."] = None
     weight_decay: Annotated[float | None, "L2 on every row at every step instead, as in the paper."] = None

@@ -98,7 +98,7 @@ class Work:
         if self.objective.shares_negatives:
             # Scores and a mask, and on a GPU the keys it is looked up by; a CPU takes one replica at a time.
             each, at_once = (_FLOAT + 1 + _LONG, self.seeds) if self.device == "cuda" else (_FLOAT + 1, 1)
-            found["shared negatives"] = at_once * self.settings.batch * self.negatives * each
+            found["shared negatives"] = at_once * self.settings.positives * self.negatives * each
         if layers:
             # Each layer and the vectors, once forwards and once backwards, and the graph in both directions.
             found["graph"] = 2 * (layers + 2) * tables + 2 * self.pairs * (_LONG + _FLOAT)
@@ -112,7 +112,7 @@ class Work:
         """Over several processes: where each item lies, popularity and its like, and rows on their way."""
         if not self.ranks:
             return 0
-        positives = self._split(self.settings.batch)
+        positives = self._split(self.settings.positives)
         if self.engine == "triton-ranks":
             return (
                 self.item_bytes + self.seeds * (self.ranks + 1) * positives * message_length(self.encoder.dim) * _FLOAT
@@ -147,7 +147,7 @@ class Work:
         return scores * _FLOAT + self._split(2 * self.pairs + self.held_out) * (_LONG + 2 * _FLOAT)
 
     def _gradients(self, rows: int, tables: int) -> int:
-        moved = 3 * self.settings.batch * self.seeds * self.encoder.dim
+        moved = 3 * self.settings.positives * self.seeds * self.encoder.dim
         if self.engine.startswith("sharded"):  # and their sums in whole numbers
             return moved * (_FLOAT + _LONG) + rows * _FLOAT
         if self.engine in ("numba", "rows"):
@@ -283,7 +283,7 @@ class Wire:
 
 def wire_of(work: Work, popularity: np.ndarray) -> Wire:
     """The traffic of training over `work.ranks` processes; `popularity` [n_items] counts the pairs of all."""
-    own = min(work.settings.batch, work.pairs) / work.ranks
+    own = min(work.settings.positives, work.pairs) / work.ranks
     if work.engine == "triton-ranks":  # what a positive says goes to all others
         return Wire(own, 0, work.seeds * (work.ranks - 1) * message_length(work.encoder.dim) * _FLOAT)
     share = popularity / max(1, popularity.sum())

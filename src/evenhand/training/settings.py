@@ -26,6 +26,9 @@ Updates = Literal["auto", "dense", "sparse"]
 EngineName = Literal["auto", "torch", "sharded"]
 DENSE_UP_TO = 100_000
 """Users and items together; above this, rows that a batch did not touch are left alone."""
+USUAL_BATCH, SMALLEST_BATCH, USUAL_STEPS = 1024, 32, 32
+"""Positives per step, on a small log as few as leave an epoch so many steps: in two or three a model moves too little
+for patience to see, and stops untrained (docs/sparse.md)."""
 USUAL_LR = 0.002
 SPARSE_FASTER = 3
 """Times the usual rate of inner products where a row moves only with its own batches, and so more seldom."""
@@ -44,8 +47,8 @@ class Settings:
 
     epochs: int = 200
     """At most this many passes over the training pairs."""
-    batch: int = 1024
-    """Positives per step."""
+    batch: int | None = None
+    """Positives per step. None is 1024, and fewer for a small log in the honest protocol: an epoch needs some steps."""
     lr: float | None = None
     """Adam's learning rate. None takes the encoder's for losses on inner products, and .002 for losses on cosines and
     in the paper's protocol."""
@@ -100,10 +103,9 @@ class Settings:
     def __post_init__(self) -> None:
         if self.negatives is not None:
             check_drawn("negatives", self.negatives)
-        for name in ("epochs", "batch"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise InputError(f"{name} must be a whole number of at least 1, not {value}.")
+        for name, whole in (("epochs", self.epochs), ("batch", self.positives)):
+            if not isinstance(whole, int) or whole < 1:
+                raise InputError(f"{name} must be a whole number of at least 1, not {whole}.")
         if self.lr is not None and not 0 < self.lr < math.inf:
             raise InputError(f"lr must be a positive number, not {self.lr}.")
         for name in ("weight_decay", "l2"):
@@ -126,6 +128,11 @@ class Settings:
         ):
             if value not in get_args(known):
                 raise unknown(kind, value, get_args(known))
+
+    @property
+    def positives(self) -> int:
+        """Of a step, once `under` has filled it in."""
+        return USUAL_BATCH if self.batch is None else self.batch
 
     def lr_at(self, epoch: int) -> float:
         """The learning rate of an epoch, counted from 0.
@@ -165,7 +172,10 @@ class Settings:
         if protocol == "honest" and objective.lengths_matter:
             sparse = train is not None and is_sparse(self.updates, encoder, train.n_users + train.n_items)
             own = encoder.lr * (SPARSE_FASTER if sparse else 1)
-        return replace(self, lr=self.lr or own, weight_decay=decay or 0.0, l2=l2)
+        batch = self.positives
+        if self.batch is None and protocol == "honest" and train is not None:
+            batch = min(batch, max(SMALLEST_BATCH, len(train) // USUAL_STEPS))
+        return replace(self, batch=batch, lr=self.lr or own, weight_decay=decay or 0.0, l2=l2)
 
 
 def usual_decay(encoder: Encoder, updates: Updates, train: Interactions | None) -> float:

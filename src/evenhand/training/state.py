@@ -102,7 +102,7 @@ class TrainState:
     @property
     def steps(self) -> int:
         """Batches in an epoch; at least one, even where an incomplete batch would be dropped."""
-        whole, rest = divmod(self.pairs, self.settings.batch)
+        whole, rest = divmod(self.pairs, self.settings.positives)
         return max(1, whole if self.settings.drop_last else whole + (rest > 0))
 
     def rates(self, epoch: int) -> list[float]:

@@ -357,7 +357,7 @@ def _over_ranks(work: Work, popularity: np.ndarray) -> Iterator[str]:
 
 def _explained(work: Work, device: torch.device) -> Iterator[str]:
     yield f"engine {work.engine}"
-    yield f"{'sparse' if work.sparse else 'dense'} updates"
+    yield f"{work.settings.positives:,} positives a step, {'sparse' if work.sparse else 'dense'} updates"
     yield _regularisation(work)
     if work.draws == 0:
         yield f"exact ranks among {work.n_items:,} items"

@@ -97,7 +97,7 @@ class TorchEngine(Engine):
 
     def _step(self, plan: Plan, step: int) -> Tensor:
         trainer = self.trainer
-        size = trainer.settings.batch
+        size = trainer.settings.positives
         chosen = plan.order[:, step * size : (step + 1) * size]
         users, positives = trainer.users[chosen], trainer.items[chosen]
         return trainer.learn(users, positives, plan.own[:, step], plan.shared[:, step], plan.epoch)
@@ -122,7 +122,7 @@ class GraphEngine(TorchEngine):
         self._stream = torch.cuda.Stream(trainer.device)
         self._sum = torch.zeros_like(trainer.tally)
         self._at = torch.zeros(1, dtype=torch.int64, device=trainer.device)
-        self._place = torch.arange(trainer.settings.batch, device=trainer.device)
+        self._place = torch.arange(trainer.settings.positives, device=trainer.device)
 
     def run(self, plan: Plan, first: int, last: int) -> Tensor:
         loss = self.trainer.loss
@@ -139,7 +139,7 @@ class GraphEngine(TorchEngine):
 
     def _run(self, plan: Plan, first: int, last: int) -> Tensor:
         total = torch.zeros_like(self._sum)
-        whole = len(self.trainer.users) // self.trainer.settings.batch
+        whole = len(self.trainer.users) // self.trainer.settings.positives
         step = first
         while step < last:
             if not self._works or step >= whole:
@@ -187,7 +187,7 @@ class GraphEngine(TorchEngine):
     def _recorded_step(self, epoch: int) -> None:
         trainer = self.trainer
         order, own, shared = self._drawn
-        chosen = order.index_select(1, self._at * trainer.settings.batch + self._place)
+        chosen = order.index_select(1, self._at * trainer.settings.positives + self._place)
         key, common = (keys.index_select(1, self._at).squeeze(1) for keys in (own, shared))
         self._sum += trainer.learn(trainer.users[chosen], trainer.items[chosen], key, common, epoch)
         self._at += 1

@@ -71,8 +71,8 @@ class NumbaEngine(Engine):
 
     def __init__(self, trainer: Trainer) -> None:
         super().__init__(trainer)
-        self.stride = max(1, _POSITIVES_A_STRIDE // (trainer.settings.batch * len(trainer.seeds)))
-        draws = trainer.settings.batch * len(trainer.seeds) * trainer.samplers[0].width(1)
+        self.stride = max(1, _POSITIVES_A_STRIDE // (trainer.settings.positives * len(trainer.seeds)))
+        draws = trainer.settings.positives * len(trainer.seeds) * trainer.samplers[0].width(1)
         self._threads = _threads() if draws >= _WORTH_SHARING else 1
         train, held = trainer.train, trainer.held_out
         self._pairs = Pairs(
@@ -83,8 +83,8 @@ class NumbaEngine(Engine):
             held_items=train.items[:0] if held is None else held.items,
         )
         self._choose, self._tables = choice_of(trainer)
-        self._sides = [one_side(trainer, number, number * trainer.settings.batch) for number in (0, 1)]
-        replicas, batch = len(trainer.seeds), min(trainer.settings.batch, len(trainer.users))
+        self._sides = [one_side(trainer, number, number * trainer.settings.positives) for number in (0, 1)]
+        replicas, batch = len(trainer.seeds), min(trainer.settings.positives, len(trainer.users))
         self._bench = Bench(
             negatives=np.zeros((replicas, batch), dtype=np.int64),
             slopes=np.zeros((replicas, batch), dtype=np.float32),
@@ -106,8 +106,8 @@ class NumbaEngine(Engine):
         own, shared = (keys.numpy().view(np.uint64) for keys in (plan.own, plan.shared))
         alphas_into(self._tables, trainer.samplers)
         for step in range(first, last):
-            begin = step * trainer.settings.batch
-            size = min(trainer.settings.batch, order.shape[1] - begin)
+            begin = step * trainer.settings.positives
+            size = min(trainer.settings.positives, order.shape[1] - begin)
             self._choose(
                 self._tables, size, begin, step, order, own, shared, self._pairs.users, users.rows, items.rows,
                 self._bench.negatives,
@@ -134,7 +134,7 @@ def alphas_from(tables: Any, samplers: Sequence[BoundSampler]) -> None:
 def one_side(trainer: Trainer, number: int, negatives: int) -> tuple[np.ndarray, ...]:
     """Slots, gradients, rows of the batch and how often each is drawn, of one table."""
     replicas, n, dim = trainer.optimisers[0].parameters[number].shape
-    most = min(n, trainer.settings.batch + negatives)
+    most = min(n, trainer.settings.positives + negatives)
     return (
         np.full((replicas, n), -1, dtype=np.int32),
         torch.zeros(replicas, most, dim).numpy(),  # aligned, so that threads share no cache line
@@ -199,7 +199,7 @@ def _optimal(trainer: Trainer, first: AUCBound) -> Optimal:
         seen=np.empty((threads, BLOCK, width), dtype=np.int64),
         base=np.empty((threads, width), dtype=np.int64),
         grown=np.empty((threads, width)),
-        won=np.empty((replicas, min(trainer.settings.batch, len(trainer.users)))),
+        won=np.empty((replicas, min(trainer.settings.positives, len(trainer.users)))),
     )
 
 

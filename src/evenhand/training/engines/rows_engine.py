@@ -40,7 +40,7 @@ class RowsEngine(Engine):
         trainer, loss = self.trainer, self.trainer.loss
         assert isinstance(loss, SoftmaxLoss)
         loss.compiled = self._margins
-        adam, size = trainer.optimisers[0], trainer.settings.batch
+        adam, size = trainer.optimisers[0], trainer.settings.positives
         tables = [table_of(adam, side, self._sides[side]) for side in (0, 1)]
         numbers = (trainer.rates(plan.epoch), adam.decay, trainer.l2)
         lr, decay, l2 = (np.array(values, dtype=np.float64) for values in numbers)

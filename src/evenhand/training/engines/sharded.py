@@ -94,7 +94,7 @@ class ShardedEngine(SpreadEngine):
 
     def __init__(self, trainer: Trainer) -> None:
         super().__init__(trainer)
-        batch, replicas = trainer.settings.batch, len(trainer.seeds)
+        batch, replicas = trainer.settings.positives, len(trainer.seeds)
         self.stride = max(1, POSITIVES_A_STRIDE // (batch * replicas))
         self._sizes = self._items.sizes.numpy()
         self._mine = int(self._sizes[self.world.rank])
@@ -121,7 +121,7 @@ class ShardedEngine(SpreadEngine):
             return self._run(plan, first, last)
 
     def _run(self, plan: SpreadPlan, first: int, last: int) -> Tensor:
-        trainer, batch = self.trainer, self.trainer.settings.batch
+        trainer, batch = self.trainer, self.trainer.settings.positives
         adam = trainer.optimisers[0]
         numbers = (trainer.rates(plan.epoch), adam.decay, trainer.l2)
         moves = Moves(*(np.array(values, dtype=np.float64) for values in numbers), *CORRECTIONS)
@@ -180,7 +180,7 @@ class ShardedEngine(SpreadEngine):
 
     def _positives(self, plan: SpreadPlan, r: int, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Places in the batch, users and items of this rank's positives."""
-        trainer, batch = self.trainer, self.trainer.settings.batch
+        trainer, batch = self.trainer, self.trainer.settings.positives
         begin = step * batch
         first, last = torch.searchsorted(plan.places[r], torch.tensor([begin, begin + batch])).tolist()
         pairs = plan.order[r, first:last]

@@ -56,9 +56,9 @@ class ShardedTorchEngine(SpreadEngine):
     def __init__(self, trainer: Trainer) -> None:
         super().__init__(trainer)
         self.device, replicas = trainer.device, len(trainer.seeds)
-        self.stride = max(1, _POSITIVES_A_STRIDE // (trainer.settings.batch * replicas))
+        self.stride = max(1, _POSITIVES_A_STRIDE // (trainer.settings.positives * replicas))
         # A little more than a fourth of a batch, whatever the number of ranks.
-        self.block = min(self.largest, -(-trainer.settings.batch * 9 // (32 * EXACT_ROWS)) * EXACT_ROWS)
+        self.block = min(self.largest, -(-trainer.settings.positives * 9 // (32 * EXACT_ROWS)) * EXACT_ROWS)
         self._slot = [self._new(p.shape[0] * p.shape[1], dtype=torch.int32) for p in trainer.model.parameters()]
         self._unbias = [corrections(beta, root).to(self.device) for beta, root in ((0.9, 1), (0.999, 0.5))]
         self._won, self._kept = self._new(replicas), 0
@@ -74,7 +74,7 @@ class ShardedTorchEngine(SpreadEngine):
     @torch.no_grad()
     def run(self, plan: Plan, first: int, last: int) -> Tensor:
         assert isinstance(plan, SpreadPlan)
-        trainer, batch = self.trainer, self.trainer.settings.batch
+        trainer, batch = self.trainer, self.trainer.settings.positives
         if plan is not self._plan:
             ends = torch.arange(trainer.steps + 1, device=self.device).mul_(batch).clamp_max_(trainer.pairs)
             self._plan = plan
@@ -136,7 +136,7 @@ class ShardedTorchEngine(SpreadEngine):
     def _positives(self, plan: SpreadPlan, r: int, step: int) -> Positives:
         first, last = self._cuts[r][step : step + 2]
         pairs = plan.order[r, first:last]
-        place = plan.places[r, first:last] - step * self.trainer.settings.batch
+        place = plan.places[r, first:last] - step * self.trainer.settings.positives
         return Positives(place, self.trainer.users[pairs], self.trainer.items[pairs])
 
     def _some(self, first: int, n: int) -> tuple[Tensor, int]:

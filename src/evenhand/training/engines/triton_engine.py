@@ -365,7 +365,7 @@ def fused_steps(trainer: Trainer, users: Table, items: Table, ranks: Ranks | Non
         items,
         (trainer.users, trainer.items),
         *tables.distribution_and_rule(trainer.samplers[0], trainer.train),
-        batch=trainer.settings.batch,
+        batch=trainer.settings.positives,
         steps=trainer.steps,
         decay=trainer.optimisers[0].decay,
         l2=trainer.l2,

@@ -34,7 +34,7 @@ class TritonRanksEngine(SpreadEngine):
         blocks = self._items.blocks
         self._owned = [torch.from_numpy(blocks.mine(rank)).to(trainer.device) for rank in range(self.world.size)]
         """The items of each process."""
-        self._ends = torch.arange(trainer.steps + 1, device=trainer.device).mul_(trainer.settings.batch)
+        self._ends = torch.arange(trainer.steps + 1, device=trainer.device).mul_(trainer.settings.positives)
         self._steps: FusedSteps | None = None
         self._lanes = 0
         self._adam: Adam | None = None
@@ -71,7 +71,7 @@ class TritonRanksEngine(SpreadEngine):
 
     def _build(self, adam: Adam, most: int) -> None:
         trainer, world = self.trainer, self.world
-        self._adam, self._lanes = adam, min(trainer.settings.batch, int(_SPARE * most) + 1)
+        self._adam, self._lanes = adam, min(trainer.settings.positives, int(_SPARE * most) + 1)
         self._full = [own.new_zeros(own.shape[0], self._n_items, *own.shape[2:]) for own in self._shares(adam)]
         clock = adam.clocks[0] if adam.lazy else None
         users = Table(adam.parameters[0].detach(), adam.mean[0], adam.square[0], clock)
