@@ -290,9 +290,10 @@ def test_wrong_options_are_reported_in_one_line(arguments: tuple[object, ...], m
 def test_above_a_stated_number_a_sample_is_evaluated_by_default(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from evenhand.training import early_stopping
+    from evenhand.training import evaluation
 
-    monkeypatch.setattr(early_stopping, "EVALUATED_UP_TO", 7)
+    for name, value in (("SCORES_EACH_EPOCH", 7 * split().n_items), ("FEWEST_USERS", 1)):
+        monkeypatch.setattr(evaluation, name, value)
     sampled = train(split(), MF(dim=4), UniformSampler(), 1, Settings(epochs=1))
     assert any("7 of" in note for note in sampled.notes)
     whole = train(split(), MF(dim=4), UniformSampler(), 1, Settings(epochs=1, eval_users=10_000))

@@ -459,13 +459,15 @@ def test_each_replica_stops_and_keeps_its_best_epoch() -> None:
     """Patience 2, from given tables. The second is done after epoch 3, so its late rise in epoch 5 comes too late."""
     ndcg = {0: [0.1, 0.2, 0.1, 0.3, 0.3, 0.2, 0.9], 1: [0.1, 0.4, 0.3, 0.4, 0.1, 0.8, 0.8]}
     chosen = BestValidation(2, patience=2, free_start=False)
-    finished = []
+    ran = []
     for epoch in range(7):
-        chosen.see(epoch, [{10: evaluated(ndcg=ndcg[r][epoch])} for r in range(2)], numbered(epoch, 2))
-        finished.append(chosen.finished)
+        running = chosen.running.tolist()
+        ran.append(running)
+        scored = [{10: evaluated(ndcg=ndcg[r][epoch])} for r in running]
+        chosen.see(epoch, scored, numbered(epoch, len(running)))
         if chosen.finished:
             break
-    assert finished == [False] * 5 + [True]
+    assert ran == [[0, 1]] * 4 + [[0]] * 2
     assert chosen.epoch.tolist() == [3, 1]
     assert chosen.value.tolist() == [0.3, 0.4]
     assert chosen.vectors is not None

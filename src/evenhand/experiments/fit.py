@@ -20,9 +20,9 @@ from evenhand.models.base import Model
 from evenhand.models.topk import top_by
 from evenhand.objectives import Objective
 from evenhand.training.early_stopping import STOPPING_K
-from evenhand.training.evaluation import users_within_reach
+from evenhand.training.evaluation import users_each_epoch, users_within_reach
 from evenhand.training.method import Conditions, Method
-from evenhand.training.settings import EVALUATED_UP_TO, ProtocolName, Settings
+from evenhand.training.settings import ProtocolName, Settings
 from evenhand.utils.progress import OnEpoch, task
 
 
@@ -76,7 +76,7 @@ def _protocol(conditions: Conditions, settings: Settings) -> str:
         return f"honest, {settings.epochs} epochs, without a validation part the last one counts"
     patience = "" if settings.patience is None else f" or {settings.patience} without a better one"
     there = split.validation.active_users
-    measured = min(there, settings.eval_users or EVALUATED_UP_TO)
+    measured = min(there, settings.eval_users or users_each_epoch(split.validation))
     users, sample = split.test.active_users, users_within_reach(split.test)
     tested = "all users" if users <= sample else f"{sample:,} of {users:,} users"
     return (

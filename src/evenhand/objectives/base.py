@@ -77,6 +77,8 @@ class Objective(ABC):
 
     shares_negatives: ClassVar[bool] = False
     """Whether all positives of a batch have the same negatives."""
+    l2_also_tried: ClassVar[tuple[float, ...]] = ()
+    """What a fit tries beside the encoder's L2, where the loss is another in size than BPR."""
 
     @property
     def init_std(self) -> float | None:
@@ -109,6 +111,8 @@ class Objective(ABC):
 class Loss(nn.Module, ABC):
     """An objective at work. Its parameters, if any, have the replicas in front: [R, …]."""
 
+    seeds: tuple[int, ...] = ()
+    """Of the replicas, for what it draws by itself."""
     decays: bool = True
     """Whether weight decay acts on this loss's own parameters."""
     transforms: bool = False

@@ -48,6 +48,8 @@ class IPS(Objective):
     smoothing: float = 1.0
     """An exponent on the weights, in [0, 1]: 0 is plain BPR."""
 
+    l2_also_tried = (1e-5,)  # popular items weigh a hundredth and less, and L2 does not
+
     def __post_init__(self) -> None:
         if not 0 <= self.smoothing <= 1:
             raise InputError(f"smoothing must lie in [0, 1], not {self.smoothing}.")

@@ -60,6 +60,13 @@ class Adam:
         for steps in self.steps:
             steps += n
 
+    def go_on_with(self, replicas: list[int]) -> None:
+        """Forget all replicas but these, whose parameters have been cut down already."""
+        self.decay = tuple(self.decay[r] for r in replicas)
+        self.mean, self.square, self.clocks = (
+            [one[replicas] for one in several] for several in (self.mean, self.square, self.clocks)
+        )
+
     def _move_all(self, i: int, lr: Sequence[float]) -> None:
         numbers = list(zip(lr, self.decay, strict=True))
         alike = len(set(numbers)) == 1

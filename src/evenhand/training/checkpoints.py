@@ -72,8 +72,10 @@ class Checkpoints:
             return [], 0.0
         tensors, facts = found
         with _fitting(self.folder):
-            state.load_state({n: t for n, t in tensors.items() if not n.startswith("selection.")}, facts["step"])
             stopping.load_state(under("selection.", tensors), state.device)
+            if len(stopping.running) < len(state.seeds):
+                state.go_on_with(stopping.running)
+            state.load_state({n: t for n, t in tensors.items() if not n.startswith("selection.")}, facts["step"])
             history, seconds = list(facts["history"]), float(facts["seconds"])
         self.epochs = len(history)
         return history, seconds

@@ -15,12 +15,15 @@ from evenhand.data.spread_log import SpreadLog
 from evenhand.encoders.base import Vectors
 from evenhand.metrics.catalogue import BEST_EPOCH, METRICS
 from evenhand.metrics.evaluate import UserMetrics
-from evenhand.training.evaluation import Evaluator, Result, Results, SpreadEvaluator
-from evenhand.training.settings import EVALUATED_UP_TO, ProtocolName, Settings
+from evenhand.training.evaluation import Evaluator, Result, Results, SpreadEvaluator, users_each_epoch
+from evenhand.training.settings import ProtocolName, Settings
 from evenhand.utils.errors import InputError
 
 STOPPING_K = 10
 """The honest protocol stops on NDCG at this k."""
+RACE_FROM, RACE_SHARE = 20, 0.9
+"""Of several forms of a method, one whose best epoch has less than this share of what the leader had by then is given
+up, from this epoch on (docs/sparse.md)."""
 
 
 class EarlyStopping(ABC):
@@ -31,6 +34,8 @@ class EarlyStopping(ABC):
         """The best value seen of what is watched, per replica."""
         self.epoch = np.full(replicas, -1)
         """The epoch in which it was seen."""
+        self.running = np.arange(replicas)
+        """The replicas that still train, ascending: those that `see` hears of."""
         self.kept: tuple[Tensor, ...] = ()
         """Of each replica's chosen epoch: the vectors and, where they differ, the tables; [R, …] each."""
 
@@ -68,23 +73,25 @@ class EarlyStopping(ABC):
 
     def state(self) -> dict[str, Tensor]:
         """All of it as tensors, for a checkpoint."""
-        named = {"value": torch.from_numpy(self.value), "epoch": torch.from_numpy(self.epoch)}
+        named = {name: torch.from_numpy(getattr(self, name)) for name in ("value", "epoch", "running")}
         return named | {f"kept.{i}": tensor for i, tensor in enumerate(self.kept)}
 
     def load_state(self, state: dict[str, Tensor], device: torch.device) -> None:
-        self.value, self.epoch = state["value"].numpy(), state["epoch"].numpy()
+        self.value, self.epoch, self.running = (state[name].numpy() for name in ("value", "epoch", "running"))
         count = sum(name.startswith("kept.") for name in state)
         self.kept = tuple(state[f"kept.{i}"].to(device) for i in range(count))
 
     def keep(self, epoch: int, value: np.ndarray, better: np.ndarray, tensors: Sequence[Tensor]) -> None:
-        self.value = np.where(better, value, self.value)
-        self.epoch = np.where(better, epoch, self.epoch)
+        """Of those that run, keep what is better: `value`, `better` and `tensors` have one place for each of them."""
+        places = np.flatnonzero(better)
+        self.value[self.running[places]] = value[places]
+        self.epoch[self.running[places]] = epoch
         if not self.kept:
             self.kept = tuple(tensor.clone() for tensor in tensors)
             return
         for mine, new in zip(self.kept, tensors, strict=True):
-            for r in np.flatnonzero(better):
-                mine[r] = new[r]
+            for place in places:
+                mine[self.running[place]] = new[place]
 
 
 class BestValidation(EarlyStopping):
@@ -92,6 +99,9 @@ class BestValidation(EarlyStopping):
 
     With `free_start` the first 2·`patience` epochs do not count: a model learns what is popular before it tells users
     apart, and on sparse or small logs it gets worse in between (docs/sparse.md).
+
+    In a `race` only the best replica counts: one that has fallen too far behind is done as well. It holds the best
+    values that others, who ran before, had reached after each epoch.
     """
 
     def __init__(
@@ -102,9 +112,10 @@ class BestValidation(EarlyStopping):
         metric: str = "ndcg",
         *,
         free_start: bool = True,
+        race: Sequence[float] | None = None,
     ) -> None:
         super().__init__(replicas)
-        self.patience, self.k, self.metric = patience, k, metric
+        self.patience, self.k, self.metric, self.race = patience, k, metric, race
         self._uncounted = 2 * (patience or 0) if free_start else 0
         self.done = np.zeros(replicas, dtype=bool)
 
@@ -113,9 +124,14 @@ class BestValidation(EarlyStopping):
 
     def see(self, epoch: int, scored: Sequence[dict[int, UserMetrics]], tensors: Sequence[Tensor]) -> None:
         value = self.measure(scored)
-        self.keep(epoch, value, (value > self.value) & ~self.done, tensors)
+        self.keep(epoch, value, value > self.value[self.running], tensors)
         if self.patience is not None:
             self.done |= epoch + 1 - np.maximum(self.epoch + 1, self._uncounted) >= self.patience
+        if self.race is not None and epoch + 1 >= RACE_FROM:
+            earlier = self.race[min(epoch, len(self.race) - 1)] if self.race else -np.inf
+            self.done |= self.value < RACE_SHARE * max(earlier, self.value.max())
+        if not self.finished:
+            self.running = np.flatnonzero(~self.done)
 
     @property
     def finished(self) -> bool:
@@ -201,6 +217,7 @@ def protocol_of(
     stop_on: tuple[str, int],
     *,
     free_start: bool = True,
+    race: Sequence[float] | None = None,
 ) -> tuple[EarlyStopping, Evaluator | SpreadEvaluator | None]:
     """How a protocol chooses among epochs, and what evaluates each of them."""
     if name == "paper":
@@ -212,8 +229,9 @@ def protocol_of(
     if split.validation is None or not len(split.validation):
         return LastEpoch(replicas), None
     metric, k = stop_on[0], min(stop_on[1], split.n_items)
-    evaluator = evaluator_of(split.validation, split.train, hot, (k,), settings.eval_users or EVALUATED_UP_TO)
-    return BestValidation(replicas, settings.patience, k, metric, free_start=free_start), evaluator
+    sample = settings.eval_users or users_each_epoch(split.validation)
+    evaluator = evaluator_of(split.validation, split.train, hot, (k,), sample)
+    return BestValidation(replicas, settings.patience, k, metric, free_start=free_start, race=race), evaluator
 
 
 def evaluator_of(

@@ -31,6 +31,8 @@ _SAMPLE_SEED = 0
 """Draws the users of a sample, where only some are evaluated."""
 MOST_SCORES = 2 * 10**10
 """Users × items that one evaluation of a finished model scores at most: about half a minute of one CPU core."""
+SCORES_EACH_EPOCH, FEWEST_USERS, MOST_USERS = 2 * 10**8, 2000, 20_000
+"""Users × items that one epoch scores at most, about a third of a second of two cores, and users in any case."""
 _ROWS, _COLUMNS = 64, 4096
 """Users and items of one product."""
 _WIDEST = 2**18
@@ -60,6 +62,11 @@ def reported(scored: Sequence[dict[int, UserMetrics]]) -> Results:
 def users_within_reach(held: Interactions | SpreadLog) -> int:
     """How many users a finished model is evaluated on: all of them, unless users × items are beyond MOST_SCORES."""
     return max(1000, MOST_SCORES // max(1, held.n_items))
+
+
+def users_each_epoch(held: Interactions | SpreadLog) -> int:
+    """How many users each epoch is evaluated on, unless the settings say otherwise."""
+    return min(MOST_USERS, max(FEWEST_USERS, SCORES_EACH_EPOCH // max(1, held.n_items)))
 
 
 @dataclass(frozen=True, eq=False)

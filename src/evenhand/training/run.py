@@ -59,6 +59,7 @@ def train(
     start: tuple[Tensor, Tensor] | None = None,
     stop_on: tuple[str, int] = ("ndcg", STOPPING_K),
     free_start: bool = True,
+    race: Sequence[float] | None = None,
 ) -> Fit:
     """Train R seeds side by side and evaluate them under a protocol.
 
@@ -66,7 +67,8 @@ def train(
     With a folder for `checkpoints`, `resume` goes on from the newest one there: the result is, on a CPU to
     the last bit, that of a run that was never interrupted; "matching" starts over where that one is of another run.
     `start` are tables to begin with instead of random ones (nan rows stay random). `stop_on` is what the honest
-    protocol chooses and stops on; with `free_start` the first epochs from random tables cost no patience.
+    protocol chooses and stops on; with `free_start` the first epochs from random tables cost no patience. In a `race`
+    (see `BestValidation`) replicas that are far behind the best one are given up.
 
     Settings in a list belong to one replica each and may differ in lr, weight_decay and l2. Where they or the
     samplers are given so, a seed may come more than once: the same draws under other parameters.
@@ -96,7 +98,7 @@ def train(
         trainer.start_from(start)
     common, ranks = trainer.settings, trainer.work.ranks
     stopping, evaluator = protocol_of(
-        protocol, split, common, hot_mask, ks, len(numbers), stop_on, free_start=free_start and start is None
+        protocol, split, common, hot_mask, ks, len(numbers), stop_on, free_start=free_start and start is None, race=race
     )
     identity = {
         "data": {
@@ -112,6 +114,7 @@ def train(
         "protocol": [protocol, list(ks), rule.describe(), list(stop_on)],
         "device": where.type,
         "start": "random" if start is None else _digest(start),
+        "race": None if race is None else list(race),
         "versions": {"evenhand": evenhand.__version__, "torch": str(torch.__version__)},
     }
     if ranks:
@@ -166,7 +169,8 @@ def train(
 
 def _runaway(objective: Objective, history: Sequence[Mapping[str, Any]], settings: Settings) -> tuple[str, ...]:
     """A note on a loss that is a number and yet no good; those of other objectives have other scales."""
-    loss = max(history[-1]["loss"], default=0.0) if history and type(objective) is BPR else 0.0
+    last = [one for one in history[-1]["loss"] if one is not None] if history and type(objective) is BPR else []
+    loss = max(last, default=0.0)
     if loss <= _ABSURD * math.log(2):
         return ()
     cause = too_high(settings.lr or 0.0, settings.weight_decay or 0.0)

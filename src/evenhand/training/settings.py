@@ -34,8 +34,6 @@ SPARSE_FASTER = 3
 """Times the usual rate of inner products where a row moves only with its own batches, and so more seldom."""
 USUAL_PAIRS = 72_000
 """Training pairs of the data on which the encoders' usual weight decay was chosen."""
-EVALUATED_UP_TO = 20_000
-"""How many users each epoch is evaluated on, unless the settings say otherwise."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ class Settings:
     eval_users: int | None = None
     """Evaluate each epoch on this number of users, drawn once and the same for every run.
 
-    None takes all of them, or 20,000 where there are more. Test is looked at with all users in any case.
+    None takes as many as `evaluation.users_each_epoch` says. Test is looked at with all users in any case.
     """
     seconds: float | None = None
     """Train no new epoch after this long; the best one until then counts. None is without a limit."""
@@ -190,9 +188,11 @@ def usual_decay(encoder: Encoder, updates: Updates, train: Interactions | None) 
     return float(f"{encoder.weight_decay * min(1, USUAL_PAIRS / max(1, len(train))):.3g}")
 
 
-def tried_regularisation(encoder: Encoder, settings: Settings, train: Interactions) -> list[dict[str, float]]:
+def tried_regularisation(
+    encoder: Encoder, objective: Objective, settings: Settings, train: Interactions
+) -> list[dict[str, float]]:
     """What a fit tries on validation: L2 on a batch's rows, and weight decays where they reach every row."""
-    tried = [{"l2": one} for one in encoder.l2_tried]
+    tried = [{"l2": one} for one in (*objective.l2_also_tried, *encoder.l2_tried)]
     if not is_sparse(settings.updates, encoder, train.n_users + train.n_items):
         tried += [{"weight_decay": float(f"{pull / (2 * len(train)):.3g}")} for pull in encoder.pulls_tried]
     return tried

@@ -60,6 +60,7 @@ class TrainState:
         self.held_out = None if held_out is None else _mine(held_out)
         engine = self.work.engine
         together = engine.startswith("triton") or (device.type == "cuda" and not engine.startswith("sharded"))
+        self._asked = list(samplers)
         self.samplers = [bind(samplers, mine, device)] if together else _bind(samplers, mine, device)
         self.shares = objective.shares_negatives
         """Whether all positives of a batch have the same negatives."""
@@ -144,6 +145,27 @@ class TrainState:
             given = given.to(mine.device)
             mine.copy_(torch.where(given.isnan(), mine, given))
         self._start_loss()
+
+    @torch.no_grad()
+    def go_on_with(self, replicas: Sequence[int]) -> None:
+        """Let go of all but these; they go on as they would have beside the others."""
+        chosen = list(replicas)
+        for parameter in (*self.model.parameters(), *self.loss.parameters()):
+            parameter.data = parameter.data[chosen]
+        for optimiser in self.optimisers:
+            optimiser.go_on_with(chosen)
+        self.average = self.average and [mean[chosen] for mean in self.average]
+        self.tally = self.tally[:, chosen]
+        self._asked, self._each, self.decay, self.l2 = (
+            [several[r] for r in chosen] for several in (self._asked, self._each, self.decay, self.l2)
+        )
+        self.seeds, self.settings = tuple(self.seeds[r] for r in chosen), self._each[0]
+        self.loss.seeds = self.seeds
+        if len(self.samplers) > 1:
+            self.samplers = [self.samplers[r] for r in chosen]
+        else:
+            together, self.samplers = self.samplers[0], [bind(self._asked, self.train, self.device)]
+            self.samplers[0].load_state({name: value[chosen] for name, value in together.state().items()})
 
     def _start_loss(self) -> None:
         """A loss for the tables as they are: it may take its own first values from them."""

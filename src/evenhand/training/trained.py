@@ -6,8 +6,9 @@ newer pairs, trained side by side with others, and what `--explain` says of it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from itertools import zip_longest
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -129,9 +130,8 @@ class Trained(Method):
         if conditions.protocol == "paper" or not conditions.split.validation:
             return [self]
         if self._settles_l2(conditions):
-            return [
-                self.having(one) for one in tried_regularisation(self.encoder, self.settings, conditions.split.train)
-            ]
+            tried = tried_regularisation(self.encoder, self.objective, self.settings, conditions.split.train)
+            return [self.having(one) for one in tried]
         return [replace(self, objective=one) for one in self.objective.forms()]
 
     def _settles_l2(self, conditions: Conditions) -> bool:
@@ -141,25 +141,33 @@ class Trained(Method):
     # ---- fitting
 
     def fit_under(self, conditions: Conditions, run: RunOptions = PLAIN) -> Fit:
-        """What was left open is settled with the first seed; the others then have what did best."""
+        """What was left open is settled with the first seed, in a race; the others then have what did best."""
         forms = self.forms(conditions)
         if len(forms) == 1:
             return forms[0].fit_together(forms, conditions, run)[0]
-        first = replace(conditions, seeds=conditions.seeds[:1])
+        first, others = (replace(conditions, seeds=part) for part in (conditions.seeds[:1], conditions.seeds[1:]))
         room = World.current().agree(self.room_for(first))  # other processes may have more memory left, or less
         alike = len({one.shape() for one in forms}) == 1 and room >= len(forms)
         tried: list[Fit] = []
+        best: list[float] = []
         for place, group in enumerate([forms] if alike else [[one] for one in forms]):
-            tried += group[0].fit_together(group, first, run.within(f"form-{place}"))
+            tried += group[0]._fitted(group, first, run.within(f"form-{place}"), race=best)
+            best = [] if alike else _best_so_far(best, tried[-1].history)
         values = [one.validation[0] if one.validation else -np.inf for one in tried]
         chosen, fit = forms[int(np.argmax(values))], tried[int(np.argmax(values))]
         seconds = sum(one.seconds for one in (tried[:1] if alike else tried))
-        if len(conditions.seeds) > 1:
-            (fit,) = chosen.fit_together([chosen], conditions, run)
-            seconds += fit.seconds
+        if others.seeds:
+            (more,) = chosen.fit_together([chosen], others, run)
+            fit, seconds = _joined(fit, more), seconds + more.seconds
         return replace(fit, seconds=seconds, notes=(*fit.notes, _settled(self, forms, values, chosen)), again=chosen)
 
     def fit_together(self, methods: Sequence[Self], conditions: Conditions, run: RunOptions = PLAIN) -> list[Fit]:
+        return self._fitted(methods, conditions, run)
+
+    def _fitted(
+        self, methods: Sequence[Self], conditions: Conditions, run: RunOptions, race: Sequence[float] | None = None
+    ) -> list[Fit]:
+        """In a race only the best method counts, and others are given up once they are far behind."""
         if any(one.shape() != self.shape() for one in methods):
             raise ValueError("methods that are fitted together must agree in shape")
         each, alone = len(conditions.seeds), len(methods) == 1
@@ -169,7 +177,7 @@ class Trained(Method):
             conditions.split, self.encoder, self.sampler if alone else samplers, conditions.seeds * len(methods),
             self.settings if alone else settings, objective=self.objective, label=self.label,
             protocol=conditions.protocol, device=str(conditions.device), ks=conditions.k, hot=conditions.hot,
-            on_epoch=run.on_epoch, checkpoints=run.checkpoints, resume=run.resume,
+            on_epoch=run.on_epoch, checkpoints=run.checkpoints, resume=run.resume, race=race,
         )  # fmt: skip
         if alone:
             return [whole]
@@ -311,7 +319,7 @@ def _part(whole: Fit, mine: slice, method: Trained) -> Fit:
             seeds=model.seeds[mine],
             best=0 if validation is None else int(np.argmax(validation)),
             info={**info, **method.description(), "chosen_epochs": list(whole.epochs[mine])},
-            history=tuple(_record_of(record, mine) for record in model.history),
+            history=tuple(_record_of(record, mine) for record in model.history if any(_trains(record, mine))),
             metrics=metrics_json(results),
             tables=None if model.tables is None else (model.tables[0][mine], model.tables[1][mine]),
         ),
@@ -321,6 +329,61 @@ def _part(whole: Fit, mine: slice, method: Trained) -> Fit:
         whole.seconds,
         whole.notes,
     )
+
+
+def _joined(one: Fit, more: Fit) -> Fit:
+    """The fit of a method with some seeds and that with others, as one of all of them."""
+    first, second = one.model, more.model
+    assert isinstance(first, FactorModel)
+    assert isinstance(second, FactorModel)
+    validation = (*(one.validation or ()), *(more.validation or ()))
+    results = {k: [*each, *more.results[k]] for k, each in one.results.items()}
+    epochs = (*one.epochs, *more.epochs)
+    tables = None
+    if first.tables is not None and second.tables is not None:
+        tables = (torch.cat([first.tables[0], second.tables[0]]), torch.cat([first.tables[1], second.tables[1]]))
+    model = FactorModel(
+        torch.cat([first.user_vectors, second.user_vectors]),
+        torch.cat([first.item_vectors, second.item_vectors]),
+        known=first.known,
+        seeds=(*first.seeds, *second.seeds),
+        best=int(np.argmax(validation)),
+        info={**first.info, "chosen_epochs": list(epochs)},
+        history=_side_by_side(first, second),
+        metrics=metrics_json(results),
+        tables=tables,
+    )
+    notes = tuple(dict.fromkeys((*one.notes, *more.notes)))
+    return Fit(model, results, validation, epochs, one.seconds + more.seconds, notes)
+
+
+def _side_by_side(first: Model, second: Model) -> tuple[Mapping[str, Any], ...]:
+    """The histories of two models as one: a number per replica, None where it trained no more."""
+
+    def beside(a: Mapping[str, Any], b: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+        nothing = ([None] * len(first.seeds), [None] * len(second.seeds))
+        return {name: [*a.get(name, nothing[0]), *b.get(name, nothing[1])] for name in names}
+
+    joined: list[Mapping[str, Any]] = []
+    for epoch, (a, b) in enumerate(zip_longest(first.history, second.history, fillvalue=None), 1):
+        mine, other = a or {}, b or {}
+        plain = [name for name in {**mine, **other} if name not in ("epoch", "seconds", "metrics")]
+        seconds = mine.get("seconds", first.history[-1]["seconds"]) + other.get("seconds", second.history[-1]["seconds"])
+        measured = (mine.get("metrics", {}), other.get("metrics", {}))
+        record = {"epoch": epoch, "seconds": round(seconds, 3), **beside(mine, other, plain)}
+        joined.append(record | {"metrics": beside(*measured, {**measured[0], **measured[1]})})
+    return tuple(joined)
+
+
+def _best_so_far(best: Sequence[float], history: Sequence[Mapping[str, Any]]) -> list[float]:
+    """The best validation value after each epoch: of those that ran before, and of a run of one replica."""
+    metrics = [record["metrics"] for record in history]
+    values = [one[name][0] for one in metrics for name in one if name.startswith("ndcg@")]
+    return list(np.maximum.accumulate([max(pair) for pair in zip_longest(best, values, fillvalue=-np.inf)]))
+
+
+def _trains(record: Mapping[str, Any], mine: slice) -> Iterator[bool]:
+    return (loss is not None for loss in record["loss"][mine])
 
 
 def _record_of(record: Mapping[str, Any], mine: slice) -> dict[str, Any]:
@@ -334,7 +397,7 @@ def _regularisation(work: Work) -> str:
     if used.weight_decay:
         return f"weight decay {used.weight_decay:g} on every row at every step"
     if used.l2 is None:
-        values = ", ".join(f"{one:g}" for one in work.encoder.l2_tried)
+        values = ", ".join(f"{one:g}" for one in (*work.objective.l2_also_tried, *work.encoder.l2_tried))
         pulls = ", ".join(f"{one:g}" for one in work.encoder.pulls_tried)
         decays = "" if work.sparse else f", or of weight decays on every row of {pulls} over twice the pairs"
         tried = f"{values}{decays}"

@@ -7,7 +7,7 @@ step and the place in the batch alone, so neither the other replicas nor a resum
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,10 @@ class Trainer(TrainState):
         self.engine = engine_for(self)
         """Runs the steps of an epoch: `learn`, or the same in compiled code."""
 
+    def go_on_with(self, replicas: Sequence[int]) -> None:
+        super().go_on_with(replicas)
+        self.engine = engine_for(self)
+
     def run(
         self,
         stopping: EarlyStopping,
@@ -68,13 +72,16 @@ class Trainer(TrainState):
                     save()
                     if asked.to_stop:
                         raise checkpoints.stopped(epoch)
-                # Evaluate, and keep what is best so far.
+                # Evaluate, and keep what is best so far; who is done trains no more.
+                running = stopping.running
                 vectors, scored = best_final(self.finals(), evaluator, stopping.measure)
                 if self.loss.trains_encoder or epoch + 1 == epochs:
                     stopping.see(epoch, scored, self.tensors(vectors))
-                history.append(_record(epoch, log, scored, working_time() - began))
+                history.append(_record(epoch, log, scored, running, len(stopping.value), working_time() - began))
                 if on_epoch:
                     on_epoch(epoch + 1, epochs, history[-1])
+                if len(stopping.running) < len(running):
+                    self.go_on_with(np.searchsorted(running, stopping.running).tolist())
                 # Checkpoint; stop where somebody asks for it.
                 if asked(checkpoints.due) or epoch + 1 == epochs or stopping.finished:
                     save()
@@ -215,20 +222,27 @@ class PauseVote:
         return self.to_stop or save > 0
 
 
-def _record(epoch: int, log: EpochLog, scored: list[Any], seconds: float) -> dict[str, Any]:
-    """An epoch as a line of the history."""
+def _record(
+    epoch: int, log: EpochLog, scored: list[Any], running: np.ndarray, replicas: int, seconds: float
+) -> dict[str, Any]:
+    """An epoch as a line of the history: a number per replica, None for those that train no more."""
+
+    def each(values: Iterable[float]) -> list[float | None]:
+        found = dict(zip(running.tolist(), map(float, values), strict=True))
+        return [found.get(r) for r in range(replicas)]
+
     record: dict[str, Any] = {
         "epoch": epoch + 1,
         "seconds": round(seconds, 3),
-        "loss": log.loss.tolist(),
-        "hot_share": log.hot_share.tolist(),
+        "loss": each(log.loss),
+        "hot_share": each(log.hot_share),
     }
     if log.false_share is not None:
-        record["false_share"] = log.false_share.tolist()
-    record.update({name: value.tolist() for name, value in log.sampler.items()})
+        record["false_share"] = each(log.false_share)
+    record.update({name: each(value) for name, value in log.sampler.items()})
     if scored:
         record["metrics"] = {
-            f"{name}@{k}": [one[k].mean(name) for one in scored] for k in scored[0] for name in HISTORY
+            f"{name}@{k}": each(one[k].mean(name) for one in scored) for k in scored[0] for name in HISTORY
         }
     return record
 

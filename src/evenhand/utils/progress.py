@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from statistics import fmean
@@ -260,12 +260,16 @@ def clock(seconds: float) -> str:
 
 
 def news(record: Mapping[str, Any]) -> str:
-    """The epoch in a few words: loss and the leading metric, averaged over replicas.
+    """The epoch in a few words: loss and the leading metric, averaged over the replicas that still train.
 
-    >>> news({"loss": [0.5, 0.3], "metrics": {"ndcg@10": [0.2, 0.4]}})
+    >>> news({"loss": [0.5, 0.3, None], "metrics": {"ndcg@10": [0.2, 0.4, None]}})
     'loss 0.400, ndcg@10 0.300'
     """
+
+    def mean(values: Iterable[float | None]) -> float:
+        return fmean(one for one in values if one is not None)
+
     metrics = record.get("metrics", {})
     leading = "ndcg@10" if "ndcg@10" in metrics else next(iter(metrics), None)
-    words = [f"loss {fmean(record['loss']):.3f}"] if "loss" in record else []
-    return ", ".join(words if leading is None else [*words, f"{leading} {fmean(metrics[leading]):.3f}"])
+    words = [f"loss {mean(record['loss']):.3f}"] if "loss" in record else []
+    return ", ".join(words if leading is None else [*words, f"{leading} {mean(metrics[leading]):.3f}"])
