@@ -74,7 +74,7 @@ class Checkpoints:
         with _fitting(self.folder):
             stopping.load_state(under("selection.", tensors), state.device)
             if len(stopping.running) < len(state.seeds):
-                state.go_on_with(stopping.running)
+                state.go_on_with(stopping.running.tolist())
             state.load_state({n: t for n, t in tensors.items() if not n.startswith("selection.")}, facts["step"])
             history, seconds = list(facts["history"]), float(facts["seconds"])
         self.epochs = len(history)

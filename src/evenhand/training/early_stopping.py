@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -21,9 +22,9 @@ from evenhand.utils.errors import InputError
 
 STOPPING_K = 10
 """The honest protocol stops on NDCG at this k."""
-RACE_FROM, RACE_SHARE = 20, 0.9
+RACE_EPOCHS, RACE_STEPS, RACE_SHARE = 10, 10_000, 0.9
 """Of several forms of a method, one whose best epoch has less than this share of what the leader had by then is given
-up, from this epoch on (docs/sparse.md)."""
+up, but not before so many epochs and steps: some forms start slowly (docs/sparse.md)."""
 
 
 class EarlyStopping(ABC):
@@ -94,14 +95,30 @@ class EarlyStopping(ABC):
                 mine[self.running[place]] = new[place]
 
 
+@dataclass(frozen=True)
+class Race:
+    """What forms of a method that are tried on validation must have reached to be trained further."""
+
+    steps: int
+    """Of an epoch."""
+    earlier: Sequence[float] = ()
+    """The best value that forms which ran before had reached after each epoch."""
+
+    def least(self, epoch: int, leader: float) -> float:
+        """The value below which a form is given up after an epoch, counted from 0."""
+        if epoch + 1 < max(RACE_EPOCHS, RACE_STEPS / self.steps):
+            return -np.inf
+        before = self.earlier[min(epoch, len(self.earlier) - 1)] if self.earlier else -np.inf
+        return RACE_SHARE * max(before, leader)
+
+
 class BestValidation(EarlyStopping):
     """Best on validation, by NDCG@10 unless another metric is given; done after `patience` epochs without a rise.
 
     With `free_start` the first 2·`patience` epochs do not count: a model learns what is popular before it tells users
     apart, and on sparse or small logs it gets worse in between (docs/sparse.md).
 
-    In a `race` only the best replica counts: one that has fallen too far behind is done as well. It holds the best
-    values that others, who ran before, had reached after each epoch.
+    In a `race` only the best replica counts: one that has fallen too far behind is done as well.
     """
 
     def __init__(
@@ -112,7 +129,7 @@ class BestValidation(EarlyStopping):
         metric: str = "ndcg",
         *,
         free_start: bool = True,
-        race: Sequence[float] | None = None,
+        race: Race | None = None,
     ) -> None:
         super().__init__(replicas)
         self.patience, self.k, self.metric, self.race = patience, k, metric, race
@@ -127,9 +144,8 @@ class BestValidation(EarlyStopping):
         self.keep(epoch, value, value > self.value[self.running], tensors)
         if self.patience is not None:
             self.done |= epoch + 1 - np.maximum(self.epoch + 1, self._uncounted) >= self.patience
-        if self.race is not None and epoch + 1 >= RACE_FROM:
-            earlier = self.race[min(epoch, len(self.race) - 1)] if self.race else -np.inf
-            self.done |= self.value < RACE_SHARE * max(earlier, self.value.max())
+        if self.race is not None:
+            self.done |= self.value < self.race.least(epoch, self.value.max())
         if not self.finished:
             self.running = np.flatnonzero(~self.done)
 
@@ -217,7 +233,7 @@ def protocol_of(
     stop_on: tuple[str, int],
     *,
     free_start: bool = True,
-    race: Sequence[float] | None = None,
+    race: Race | None = None,
 ) -> tuple[EarlyStopping, Evaluator | SpreadEvaluator | None]:
     """How a protocol chooses among epochs, and what evaluates each of them."""
     if name == "paper":

@@ -25,7 +25,7 @@ from evenhand.models.factors import FactorModel, on_cpu
 from evenhand.objectives import BPR, Objective
 from evenhand.samplers.base import Sampler
 from evenhand.training.checkpoints import Checkpoints, SpreadCheckpoints
-from evenhand.training.early_stopping import STOPPING_K, evaluator_of, protocol_of
+from evenhand.training.early_stopping import STOPPING_K, Race, evaluator_of, protocol_of
 from evenhand.training.estimates import check_fits, memory_errors_explained, over_ranks, work_of
 from evenhand.training.evaluation import reported, users_within_reach
 from evenhand.training.method import Fit, check_asked, metrics_json, seed_numbers
@@ -68,7 +68,7 @@ def train(
     the last bit, that of a run that was never interrupted; "matching" starts over where that one is of another run.
     `start` are tables to begin with instead of random ones (nan rows stay random). `stop_on` is what the honest
     protocol chooses and stops on; with `free_start` the first epochs from random tables cost no patience. In a `race`
-    (see `BestValidation`) replicas that are far behind the best one are given up.
+    replicas that are far behind the best are given up; it holds what others, before them, had reached by each epoch.
 
     Settings in a list belong to one replica each and may differ in lr, weight_decay and l2. Where they or the
     samplers are given so, a seed may come more than once: the same draws under other parameters.
@@ -98,8 +98,9 @@ def train(
         trainer.start_from(start)
     common, ranks = trainer.settings, trainer.work.ranks
     stopping, evaluator = protocol_of(
-        protocol, split, common, hot_mask, ks, len(numbers), stop_on, free_start=free_start and start is None, race=race
-    )
+        protocol, split, common, hot_mask, ks, len(numbers), stop_on,
+        free_start=free_start and start is None, race=None if race is None else Race(trainer.steps, race),
+    )  # fmt: skip
     identity = {
         "data": {
             name: spread_fingerprint(part) if isinstance(part, SpreadLog) else fingerprint(part)

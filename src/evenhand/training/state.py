@@ -156,9 +156,8 @@ class TrainState:
             optimiser.go_on_with(chosen)
         self.average = self.average and [mean[chosen] for mean in self.average]
         self.tally = self.tally[:, chosen]
-        self._asked, self._each, self.decay, self.l2 = (
-            [several[r] for r in chosen] for several in (self._asked, self._each, self.decay, self.l2)
-        )
+        self._asked, self._each = [self._asked[r] for r in chosen], [self._each[r] for r in chosen]
+        self.decay, self.l2 = [self.decay[r] for r in chosen], [self.l2[r] for r in chosen]
         self.seeds, self.settings = tuple(self.seeds[r] for r in chosen), self._each[0]
         self.loss.seeds = self.seeds
         if len(self.samplers) > 1:

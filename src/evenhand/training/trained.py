@@ -6,7 +6,7 @@ newer pairs, trained side by side with others, and what `--explain` says of it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import zip_longest
 from typing import Any, ClassVar, Self, cast
@@ -359,19 +359,16 @@ def _joined(one: Fit, more: Fit) -> Fit:
 
 def _side_by_side(first: Model, second: Model) -> tuple[Mapping[str, Any], ...]:
     """The histories of two models as one: a number per replica, None where it trained no more."""
+    nothing = [None] * len(first.seeds), [None] * len(second.seeds)
 
-    def beside(a: Mapping[str, Any], b: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-        nothing = ([None] * len(first.seeds), [None] * len(second.seeds))
+    def beside(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
+        names = [name for name, value in {**a, **b}.items() if isinstance(value, list)]
         return {name: [*a.get(name, nothing[0]), *b.get(name, nothing[1])] for name in names}
 
-    joined: list[Mapping[str, Any]] = []
-    for epoch, (a, b) in enumerate(zip_longest(first.history, second.history, fillvalue=None), 1):
-        mine, other = a or {}, b or {}
-        plain = [name for name in {**mine, **other} if name not in ("epoch", "seconds", "metrics")]
-        seconds = mine.get("seconds", first.history[-1]["seconds"]) + other.get("seconds", second.history[-1]["seconds"])
-        measured = (mine.get("metrics", {}), other.get("metrics", {}))
-        record = {"epoch": epoch, "seconds": round(seconds, 3), **beside(mine, other, plain)}
-        joined.append(record | {"metrics": beside(*measured, {**measured[0], **measured[1]})})
+    joined = []
+    for a, b in zip_longest(first.history, second.history, fillvalue=dict[str, Any]()):
+        measured = beside(a.get("metrics", {}), b.get("metrics", {}))
+        joined.append({**b, **a, **beside(a, b), "metrics": measured})
     return tuple(joined)
 
 
