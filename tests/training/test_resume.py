@@ -211,6 +211,32 @@ def test_replicas_that_differ_and_a_run_without_validation(tmp_path: Path, monke
     assert_same(again, whole)
 
 
+IMPATIENT = Settings(epochs=12, batch=20, lr=0.01, negatives=2, patience=2)
+
+
+@pytest.mark.parametrize(
+    ("method", "encoder"),
+    [*((method, MF(dim=4)) for method in VARIANTS), ("auc-ns:alpha=auto", LightGCN(dim=4)), ("cause", LightGCN(dim=4))],
+    ids=str,
+)
+def test_replicas_that_are_done_train_no_more_and_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, encoder: Encoder
+) -> None:
+    """Those that are left go on as they would have alone, interrupted or not."""
+    how = {"method": method, "encoder": encoder, "settings": IMPATIENT}
+    whole = fit(seeds=6, **how)
+    trained = [sum(record["loss"][r] is not None for record in whole.history) for r in range(6)]
+    assert len(set(trained)) > 1, "all stopped at once, which shows nothing"
+    for place in range(6):
+        alone = fit(seeds=(place,), **how)
+        assert torch.equal(whole.model.item_vectors[place], alone.model.item_vectors[0])
+        assert whole.epochs[place] == alone.epochs[0]
+        assert trained[place] == len(alone.history)
+    steps, draw = Steps(monkeypatch), random.Random(method)
+    again, _ = stopped_and_resumed(steps, tmp_path, iter(lambda: draw.randint(1, 5), None), seeds=6, **how)
+    assert_same(again, whole)
+
+
 @pytest.mark.usefixtures("always_saving")
 @pytest.mark.parametrize("protocol", ["honest", "paper"])
 @pytest.mark.parametrize("crash", [1, 2, 3, 4])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +17,11 @@ from evenhand.encoders import MF
 from evenhand.methods import parse
 from evenhand.objectives import BPR, BSL, BCLoss, Softmax
 from evenhand.samplers import DynamicSampler, UniformSampler
+from evenhand.training import early_stopping
 from evenhand.training.method import Conditions, RunOptions, refitted_fit
 from evenhand.training.settings import ProtocolName, Settings
 from evenhand.training.trained import Trained
+from evenhand.training.trainer import EpochLog, Trainer
 
 SETTINGS = Settings(epochs=4, batch=512, lr=0.02)
 
@@ -48,6 +51,39 @@ def test_the_l2_that_did_best_on_validation_is_taken(split: Split) -> None:
     (note,) = [note for note in fit.notes if "was chosen by NDCG@10 on validation" in note]
     assert note.startswith(f"rns: {best[0]} {best[1]:g} was chosen")
     assert all(f"{name} {value:g} ({alone[name, value][0]:.4f})" in note for name, value in tried)  # type: ignore[index]
+
+
+@pytest.mark.parametrize(("name", "begins", "share"), [("rns", 5, 0.9), ("softmax", 3, 0.999)])
+def test_forms_that_are_far_behind_are_not_trained_to_the_end(
+    name: str, begins: int, share: float, split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Side by side or one after the other; what wins is what would have won, to the bit."""
+    conditions = Conditions.of(split, 2, device="cpu")
+    one = parse(name, MF(dim=8), replace(SETTINGS, epochs=6))
+    trained, epoch = [0], Trainer.run_epoch
+
+    def run_epoch(trainer: Trainer, number: int, pause: Callable[[], bool]) -> EpochLog | None:
+        trained[-1] += len(trainer.seeds)
+        return epoch(trainer, number, pause)
+
+    monkeypatch.setattr(Trainer, "run_epoch", run_epoch)
+    whole = one.under(conditions).fit_under(conditions)
+    for constant, value in (("RACE_EPOCHS", begins), ("RACE_STEPS", 1), ("RACE_SHARE", share)):
+        monkeypatch.setattr(early_stopping, constant, value)
+    trained.append(0)
+    fit = one.under(conditions).fit_under(conditions)
+    assert trained[1] < trained[0]
+    assert fit.validation == whole.validation
+    assert np.array_equal(fit.model.vectors[0], whole.model.vectors[0])  # type: ignore[attr-defined]
+    assert len(fit.history) == 6
+    assert all(len(record["loss"]) == 2 for record in fit.history)
+    assert all(len(values) == 2 for record in fit.history for values in record["metrics"].values())
+
+
+def test_a_loss_that_weighs_hits_less_tries_less_l2(split: Split) -> None:
+    conditions = Conditions.of(split, 1, device="cpu")
+    tried = [[one.settings.l2 for one in parse(name).under(conditions).forms(conditions)] for name in ("rns", "ips-cn")]
+    assert tried[1] == [1e-5, *tried[0]]
 
 
 def test_a_decay_is_another_form_only_where_it_reaches_every_row(split: Split) -> None:

@@ -31,7 +31,7 @@ from evenhand.samplers import (
 from evenhand.samplers.base import Batch
 from evenhand.testing import checkerboard, corner_cases
 from evenhand.training import Fit, Settings, train
-from evenhand.training.early_stopping import BestTest, BestValidation, LastEpoch
+from evenhand.training.early_stopping import BestTest, BestValidation, LastEpoch, Race
 from evenhand.training.engines.base import TorchEngine
 from evenhand.training.settings import USUAL_PAIRS
 from evenhand.training.trained import Trained
@@ -473,6 +473,26 @@ def test_each_replica_stops_and_keeps_its_best_epoch() -> None:
     assert chosen.vectors is not None
     assert chosen.vectors.users[:, 0, 0].tolist() == [3, 1]
     assert chosen.vectors.items[:, 0, 0].tolist() == [3, 1]
+
+
+@pytest.mark.parametrize(
+    ("steps", "earlier", "ran"),
+    [
+        (1000, (), [2] * 11 + [1]),  # from epoch 10 on the second has .5 against .8, and is given up after epoch 11
+        (900, (), [2] * 12),  # ten thousand steps are twelve epochs
+        (1000, (0.9,), [2] * 10 + [0] * 2),  # what ran before had more than both
+    ],
+)
+def test_in_a_race_those_far_behind_are_given_up(steps: int, earlier: tuple[float, ...], ran: list[int]) -> None:
+    ndcg = [[0.5] * 10 + [0.8] * 2, [0.47] * 12]
+    chosen, running = BestValidation(2, patience=None, race=Race(steps, earlier)), []
+    for epoch in range(12):
+        alive = chosen.running.tolist() if not chosen.finished else []
+        running.append(len(alive))
+        if alive:
+            scored = [{10: evaluated(ndcg=ndcg[r][epoch])} for r in alive]
+            chosen.see(epoch, scored, numbered(epoch, len(alive)))
+    assert running == ran
 
 
 def test_from_random_tables_the_first_epochs_cost_no_patience() -> None:
