@@ -26,7 +26,7 @@ from evenhand.models.factors import FactorModel
 from evenhand.objectives import BPR, Objective
 from evenhand.samplers import GroupSampler, Sampler
 from evenhand.samplers.auc import dkw_bound
-from evenhand.training.early_stopping import STOPPING_K
+from evenhand.training.early_stopping import RACE_SHARE, STOPPING_K
 from evenhand.training.estimates import FEWEST, Work, wire_of, work_of
 from evenhand.training.method import PLAIN, Conditions, Fit, Method, RunOptions, metrics_json
 from evenhand.training.run import train
@@ -279,9 +279,10 @@ def _settled(asked: Trained, forms: Sequence[Trained], values: Sequence[float], 
         return ", ".join(f"{name} {one[name]:g}" for name in open_ones if one[name])
 
     tried = ", ".join(f"{spelled(one)} ({value:.4f})" for one, value in zip(every, values, strict=True))
+    behind = "; what is far behind may have been given up early" if min(values) < RACE_SHARE * max(values) else ""
     return (
         f"{asked.label}: {spelled(chosen.parameters())} was chosen by NDCG@{STOPPING_K} on validation with the first "
-        f"seed, out of {tried}."
+        f"seed, out of {tried}{behind}."
     )
 
 
