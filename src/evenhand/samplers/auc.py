@@ -32,7 +32,7 @@ from evenhand.samplers.counting import count_below, counter
 from evenhand.samplers.unobserved import UnobservedDistribution, scaled
 from evenhand.utils.errors import InputError, unknown
 
-EXACT_UP_TO = 10_000
+EXACT_UP_TO = 4000
 """The largest catalogue whose ranks are exact unless `ecdf` says otherwise."""
 DRAWS = 64
 """Draws that a rank rests on in a larger one."""
@@ -121,7 +121,7 @@ class AUCSampler(Sampler):
     ecdf: int | Literal["exact", "auto"] = "auto"
     """A score's rank among the whole catalogue ("exact"), or among n uniform draws shared by the batch.
 
-    "auto" is exact up to 10,000 items and takes 64 draws beyond, so that cost does not follow the catalogue.
+    "auto" is exact up to 4,000 items and takes 64 draws beyond, so that cost does not follow the catalogue.
     """
 
     pool: int | None = None
