@@ -95,6 +95,19 @@ def test_the_model_and_its_numbers_do_not_depend_on_how_many_trained_it(log: Pat
         assert ours["metrics"]["ndcg"]["mean"] == pytest.approx(one["metrics"]["ndcg"]["mean"], abs=0.01)
 
 
+def test_several_processes_settle_and_drop_what_is_done_as_one_does(log: Path, tmp_path: Path) -> None:
+    """Three seeds, the regularisation left open, and patience that ends them apart."""
+    asked = ["--method", "dns", "--epochs", "9", "--patience", "1", "--seeds", "3", "--dim", "8", "--updates", "sparse"]
+    for size in (1, 2):
+        answers = on_ranks(size, command, "train", str(log), "--out", str(tmp_path / str(size)), *asked, "--no-refit")
+        assert [code for code, _, _ in answers] == [0] * size, answers
+    assert same(vectors(tmp_path / "1"), vectors(tmp_path / "2"))
+    history = [json.loads((tmp_path / str(size) / "history.json").read_text()) for size in (1, 2)]
+    trained = [[[loss is None for loss in record["loss"]] for record in one] for one in history]
+    assert trained[0] == trained[1]
+    assert len({sum(seed) for seed in zip(*trained[0], strict=True)}) > 1, "all were done at once, which shows nothing"
+
+
 def with_few_rows_dense(world: World, *arguments: str) -> tuple[int, str, str]:
     settings.DENSE_UP_TO = 250  # less than there are, more than each of two processes holds
     return command(world, *arguments)
