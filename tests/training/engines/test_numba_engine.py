@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from evenhand.data.interactions import Interactions
 from evenhand.encoders import MF, Encoder, LightGCN
-from evenhand.objectives import BPR, IPS, Objective
+from evenhand.objectives import BPR, IPS, MACR, Objective
 from evenhand.samplers import (
     AUCSampler,
     BalancedSampler,
@@ -81,10 +81,15 @@ def loop(
 
 
 def both(
-    train: Interactions, sampler: Sampler | list[Sampler], how: Settings, seeds: list[int], dim: int = 8
+    train: Interactions,
+    sampler: Sampler | list[Sampler],
+    how: Settings,
+    seeds: list[int],
+    dim: int = 8,
+    objective: Objective | None = None,
 ) -> list[Trainer]:
     names: tuple[Any, Any] = ("torch", "auto")
-    engines = [loop(train, sampler, replace(how, engine=name), seeds, MF(dim=dim)) for name in names]
+    engines = [loop(train, sampler, replace(how, engine=name), seeds, MF(dim=dim), objective) for name in names]
     assert [one.engine.name for one in engines] == ["torch", "numba"]
     return engines
 
@@ -109,6 +114,15 @@ def test_a_step_is_the_plain_engines_step(sampler: Sampler, updates: Any) -> Non
         for one in (plain, fast):
             one.run_epoch(0, pause=after(step + 1, one))
         assert_alike(plain, fast)
+
+
+@pytest.mark.parametrize("sampler", [UniformSampler(), DynamicSampler(), AUCSampler(ecdf=16)], ids=str)
+def test_so_it_is_where_positives_weigh_differently(sampler: Sampler) -> None:
+    plain, fast = both(log(), sampler, Settings(batch=50, l2=0.1), [3, 0], objective=IPS(smoothing=0.7))
+    for epoch in range(2):
+        done = [one.run_epoch(epoch) for one in (plain, fast)]
+        np.testing.assert_allclose(done[1].loss, done[0].loss, rtol=1e-5)  # type: ignore[union-attr]
+    assert_alike(plain, fast)
 
 
 @given(
@@ -268,7 +282,7 @@ def test_large_tables_are_updated_sparsely_by_default() -> None:
     [
         (BalancedSampler(), MF(dim=4), BPR(), Settings()),
         (UniformSampler(), LightGCN(dim=4), BPR(), Settings()),
-        (UniformSampler(), MF(dim=4), IPS(), Settings()),
+        (UniformSampler(), MF(dim=4), MACR(), Settings()),
         (UniformSampler(), MF(dim=4), BPR(), Settings(negatives=2)),
         (UniformSampler(), MF(dim=4), BPR(), Settings(engine="torch")),
     ],

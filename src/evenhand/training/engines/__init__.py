@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from evenhand.encoders import MF
-from evenhand.objectives import BPR
+from evenhand.objectives import BPR, IPS, Objective
 from evenhand.objectives.softmax import Softmax
 from evenhand.objectives.softmax_relatives import BSL, PSL, AUCSoftmax, SLatK
 from evenhand.samplers import AUCSampler, DynamicSampler, GroupSampler, PopularitySampler, UniformSampler
@@ -49,10 +49,10 @@ def _sharded(device: str, shared: bool) -> Callable[[Work], bool]:
     return lambda work: work.ranks > 0 and work.device == device and work.objective.shares_negatives == shared
 
 
-def _compiles(work: Work) -> bool:
+def _compiles(work: Work, objectives: Collection[type[Objective]] = (BPR,)) -> bool:
     """Whether compiled steps can do it: two tables, BPR, one negative, and a choice that they know."""
     sampler = work.sampler
-    closed_form = type(work.encoder) is MF and type(work.objective) is BPR and work.negatives == 1
+    closed_form = type(work.encoder) is MF and type(work.objective) in objectives and work.negatives == 1
     other_rule = isinstance(sampler, AUCSampler) and sampler.rule != "paper"
     other_choice = isinstance(sampler, DynamicSampler) and sampler.top > 1
     return closed_form and type(sampler) in _COMPILED and not other_rule and not other_choice
@@ -95,7 +95,12 @@ ENGINES = {
     "triton-ranks": Kind("triton_ranks", "TritonRanksEngine", _items_lie_on_each, _triton_works),
     "sharded-torch": Kind("sharded_torch", "ShardedTorchEngine", _sharded("cuda", False)),
     "sharded-torch-softmax": Kind("sharded_torch", "ShardedTorchSoftmaxEngine", _sharded("cuda", True)),
-    "numba": Kind("numba_engine", "NumbaEngine", lambda work: work.device == "cpu" and _compiles(work), _openmp_works),
+    "numba": Kind(
+        "numba_engine",
+        "NumbaEngine",
+        lambda work: work.device == "cpu" and _compiles(work, (BPR, IPS)),
+        _openmp_works,
+    ),
     "rows": Kind(
         "rows_engine",
         "RowsEngine",

@@ -1,4 +1,4 @@
-"""The CPU engine: MF with BPR and a sampler of the paper's, fused into compiled steps."""
+"""The CPU engine: MF with BPR, weighted or not, and a sampler of the paper's, fused into compiled steps."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evenhand.objectives.pairwise import IPSLoss
 from evenhand.samplers.auc import AUCBound
 from evenhand.samplers.base import BoundSampler
 from evenhand.samplers.dynamic import DynamicBound
@@ -74,13 +75,14 @@ class NumbaEngine(Engine):
         self.stride = max(1, _POSITIVES_A_STRIDE // (trainer.settings.positives * len(trainer.seeds)))
         draws = trainer.settings.positives * len(trainer.seeds) * trainer.samplers[0].width(1)
         self._threads = _threads() if draws >= _WORTH_SHARING else 1
-        train, held = trainer.train, trainer.held_out
+        train, held, loss = trainer.train, trainer.held_out, trainer.loss
         self._pairs = Pairs(
             users=trainer.users.numpy(),
             items=trainer.items.numpy(),
             hot=trainer.hot.numpy(),
             held=np.zeros(train.n_users + 1, dtype=np.int64) if held is None else held.indptr,
             held_items=train.items[:0] if held is None else held.items,
+            weights=loss.weights.numpy() if isinstance(loss, IPSLoss) else np.ones(train.n_items, dtype=np.float32),
         )
         self._choose, self._tables = choice_of(trainer)
         self._sides = [one_side(trainer, number, number * trainer.settings.positives) for number in (0, 1)]

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def"
-"""The closed-form gradient of BPR over two tables, and Adam, compiled.
+"""The closed-form gradient of BPR over two tables, with or without weights of the positives, and Adam, compiled.
 
 A step has parallel passes: every positive finds its negative (`choices`) and its slope; every row of the batch
 gathers its gradient, always in the order of the batch; every row moves. So a run gives the same bits on any
@@ -35,6 +35,8 @@ class Pairs(NamedTuple):
     held: np.ndarray
     """int64 [n_users + 1]: rows of held-out items in `held_items`; all empty where nothing is held out."""
     held_items: np.ndarray
+    weights: np.ndarray
+    """float32 [n_items]: how much a positive counts; 1 in plain BPR."""
 
 
 class Table(NamedTuple):
@@ -87,7 +89,7 @@ def learn(size, begin, parts, order, pairs, users, items, moves, bench, tally, s
     replicas = order.shape[0]
     for task in prange(replicas * size):
         _slope(
-            task // size, task % size, size, begin, order, pairs.users, pairs.items, bench.negatives,
+            task // size, task % size, size, begin, order, pairs.users, pairs.items, pairs.weights, bench.negatives,
             users.rows, items.rows, bench.losses, bench.slopes,
         )  # fmt: skip
     for r in range(replicas):
@@ -135,17 +137,17 @@ def _stretches(used, side, lazy, rows):
 
 
 @compiled(error_model="numpy", fastmath=FAST)
-def _slope(r, b, size, begin, order, of, positives, negatives, users, items, losses, slopes):
+def _slope(r, b, size, begin, order, of, positives, weights, negatives, users, items, losses, slopes):
     ahead = order[r, begin + min(b + _AHEAD, size - 1)]
     for k in range(0, users.shape[2], LINE):
         fetch(users, r, of[ahead], k)
         fetch(items, r, positives[ahead], k)
         fetch(items, r, negatives[r, min(b + _AHEAD, size - 1)], k)
     pair = order[r, begin + b]
-    user = of[pair]
+    user, weight = of[pair], np.float64(weights[positives[pair]])
     margin = np.float64(dot(users, user, items, negatives[r, b], r) - dot(users, user, items, positives[pair], r))
-    losses[r, b] = max(margin, 0.0) + math.log1p(math.exp(-abs(margin)))
-    slopes[r, b] = 1 / (1 + math.exp(-margin)) / size
+    losses[r, b] = weight * (max(margin, 0.0) + math.log1p(math.exp(-abs(margin))))
+    slopes[r, b] = weight / (1 + math.exp(-margin)) / size
 
 
 @compiled(error_model="numpy")
