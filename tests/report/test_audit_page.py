@@ -409,3 +409,15 @@ def test_a_report_that_fails_costs_the_report_alone(tmp_path: Path, monkeypatch:
     assert "note: no report was written: ValueError: a chart would not draw" in ended.err
     assert "report.html" not in ended.out
     assert (tmp_path / "run" / "results.json").is_file()
+
+
+def test_a_curve_is_the_mean_of_all_seeds_also_once_some_have_stopped() -> None:
+    """Without those that have stopped, a mean would rise or fall to what is left."""
+    history = [
+        {"epoch": 1, "loss": [0.5, 0.7], "metrics": {"ndcg@10": [0.2, 0.4]}},
+        {"epoch": 2, "loss": [None, 0.5], "metrics": {"ndcg@10": [None, 0.6]}},
+    ]
+    loss, ndcg = curves_of("rns", history)
+    assert loss.mean == pytest.approx((0.6, 0.5))
+    assert ndcg.mean == pytest.approx((0.3, 0.4))
+    assert (ndcg.low[1], ndcg.high[1]) == (0.2, 0.6)

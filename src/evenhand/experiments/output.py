@@ -274,7 +274,7 @@ class Run:
     def epochs(self, history: Iterable[Mapping[str, Any]]) -> None:
         """The means over seeds of every epoch; those of validation are called so."""
         found = []
-        for record in history:
+        for record in carried_on(history):
             named = {name: value for name, value in record.items() if name not in ("epoch", "metrics")}
             named |= {f"validation/{name}": value for name, value in (record.get("metrics") or {}).items()}
             for name, value in named.items():
@@ -320,6 +320,27 @@ class Run:
                 run.metrics((name, value, 0) for name, value in trial.by_metric(result.goals).items())
         self.metrics((name, value, 0) for name, value in result.picked.by_metric(result.goals).items())
         self.files(folder)
+
+
+def carried_on(history: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """A history in which a seed that has stopped keeps its last number, so that every mean is over all seeds.
+
+    >>> [one["loss"] for one in carried_on([{"loss": [0.5, 0.4]}, {"loss": [None, 0.3]}])]
+    [[0.5, 0.4], [0.5, 0.3]]
+    """
+
+    def kept(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+        def last(name: str, values: list[Any]) -> list[Any]:
+            olds = before.get(name, values)
+            return [old if new is None else new for new, old in zip(values, olds, strict=True)]
+
+        return {name: last(name, value) if isinstance(value, list) else value for name, value in now.items()}
+
+    before: dict[str, Any] = {}
+    for record in history:
+        metrics = kept(record.get("metrics") or {}, before.get("metrics", {}))
+        before = {**kept(record, before), "metrics": metrics}
+        yield before
 
 
 def _experiment(mlflow: Any) -> str | None:

@@ -78,7 +78,7 @@ class Objective(ABC):
     shares_negatives: ClassVar[bool] = False
     """Whether all positives of a batch have the same negatives."""
     l2_also_tried: ClassVar[tuple[float, ...]] = ()
-    """What a fit tries beside the encoder's L2, where the loss is another in size than BPR."""
+    """L2 that a fit tries beside the encoder's, for a loss of another scale than that of BPR."""
 
     @property
     def init_std(self) -> float | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
+from evenhand.experiments.output import carried_on
 from evenhand.report import charts
 from evenhand.report.charts import Figure
 from evenhand.report.render import brief, clean, listing, number, percent
@@ -78,7 +79,8 @@ def _called(quantity: str) -> str:
 
 def _words(story: TrainingStory, quantity: str, called: str, curves: Sequence[Curve]) -> tuple[str, str]:
     where = story.judged_on
-    marks = "the band spans the seeds, the mark is the chosen epoch."
+    stopped = " A seed that has stopped counts with its last value." if story.seeds > 1 else ""
+    marks = f"the band spans the seeds, the mark is the chosen epoch.{stopped}"
     if quantity in NEGATIVES:
         return _negatives_title(NEGATIVES[quantity][1], curves), NEGATIVES[quantity][2]
     if quantity.startswith("ndcg@"):
@@ -165,13 +167,13 @@ class TrainingStory:
 
 
 def curves_of(name: str, history: Sequence[Mapping[str, Any]]) -> list[Curve]:
-    """Every quantity that a history holds one number a seed of.
+    """Every quantity that a history holds one number a seed of; a seed that has stopped counts with its last one.
 
     >>> curves_of("rns", [{"epoch": 1, "loss": [0.5, 1.0]}, {"epoch": 2, "loss": [0.5, 0.5]}])[0].mean
     (0.75, 0.5)
     """
     found: dict[str, list[tuple[int, list[float]]]] = {}
-    for record in history:
+    for record in carried_on(history):
         plain = {name: values for name, values in record.items() if name not in ("epoch", "seconds", "metrics")}
         for quantity, values in (plain | dict(record.get("metrics", {}))).items():
             numbers = [float(v) for v in values if v is not None and math.isfinite(v)]

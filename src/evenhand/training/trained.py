@@ -320,7 +320,7 @@ def _part(whole: Fit, mine: slice, method: Trained) -> Fit:
             seeds=model.seeds[mine],
             best=0 if validation is None else int(np.argmax(validation)),
             info={**info, **method.description(), "chosen_epochs": list(whole.epochs[mine])},
-            history=tuple(_record_of(record, mine) for record in model.history if any(_trains(record, mine))),
+            history=tuple(_record_of(one, mine) for one in model.history if set(one["loss"][mine]) != {None}),
             metrics=metrics_json(results),
             tables=None if model.tables is None else (model.tables[0][mine], model.tables[1][mine]),
         ),
@@ -378,10 +378,6 @@ def _best_so_far(best: Sequence[float], history: Sequence[Mapping[str, Any]]) ->
     metrics = [record["metrics"] for record in history]
     values = [one[name][0] for one in metrics for name in one if name.startswith("ndcg@")]
     return list(np.maximum.accumulate([max(pair) for pair in zip_longest(best, values, fillvalue=-np.inf)]))
-
-
-def _trains(record: Mapping[str, Any], mine: slice) -> Iterator[bool]:
-    return (loss is not None for loss in record["loss"][mine])
 
 
 def _record_of(record: Mapping[str, Any], mine: slice) -> dict[str, Any]:
