@@ -23,7 +23,11 @@ TESTS = {
     ("Amazon-Electronic", "shift"): "Amazon-Electronic, popularity shift",
 }
 SHOWN = ("recall", "ndcg", "exposure_gap", "coverage")
-ORDER = ("rns", "pns", "dns", "auc-ns", "softmax", "auc-softmax", "psl", "bsl", "slatk", "lightgcn/rns", "lightgcn/bsl")
+ORDER = (
+    *("rns", "pns", "dns", "auc-ns", "softmax", "auc-softmax", "psl", "bsl", "slatk", "bc-loss", "fairstatic", "samreg"),
+    *("macr", "cause", "ips-cn", "lightgcn/rns", "lightgcn/dns", "lightgcn/bsl"),
+)
+KINDS = {"iid": "", "shift": ", popularity shift", "time": ", time", "exposure": ", random exposure"}
 FAMILY, RELATIVES = "softmax-family", ("softmax", "psl", "slatk", "bsl", "auc-softmax")
 METHODS = ("rns", "pns", "dns", "auc-ns", "ease", "gfcf", "itemknn", "popular")
 """Trained with MF, then those that are not trained."""
@@ -113,11 +117,14 @@ def _family(results: Path) -> str:
         return f"{spread(run.summary('ndcg@20'))} ({', '.join(point)})"
 
     rows = []
-    for test in dict.fromkeys(test for test, _ in runs):
+    for one in known_suite().tests:
+        test = "-".join(one.key)
         found = [runs.get((test, name)) for name in RELATIVES]
+        if not any(found):
+            continue
         both: list[Any] = [one.measured["ndcg@20"] for one in (found[-1], found[0]) if one]
         gap = paired_over_seeds(*both) if len(both) == 2 else None
-        rows.append([test.replace("-iid", "").replace("-shift", ", popularity shift"), *map(cell, found)])
+        rows.append([f"{one.set}{KINDS[one.test]}", *map(cell, found)])
         rows[-1].append("" if gap is None else _tested(gap))
     heads = [f"`{name}`" for name in RELATIVES]
     return table(["NDCG@20", *heads, "`auc-softmax` less `softmax`"], rows)
@@ -125,12 +132,14 @@ def _family(results: Path) -> str:
 
 def _equal_pool(results: Path) -> str:
     """Rules of AUC-NS beside DNS with as many candidates, with the paired t test over seeds."""
-    of: dict[tuple[str, str], list[Run]] = {}
+    of: dict[tuple[str, str, str], list[Run]] = {}
     for run in Results(results).runs.values():
         if run.experiment == "equal-pool":
-            of.setdefault((run.dataset, run.split), []).append(run)
+            (pool,) = (part for part in run.method.split(":") if part.startswith("candidates="))
+            of.setdefault((run.dataset, run.split, pool), []).append(run)
+    tests = [one.key for one in known_suite().tests]
     rows = []
-    for (data, test), runs in of.items():
+    for (data, test, _), runs in sorted(of.items(), key=lambda one: (len(one[0][2]), tests.index(one[0][:2]))):
         (dns,) = (run for run in runs if run.method.startswith("dns"))
         for run in sorted(runs, key=lambda run: ("auc" in run.method, "rule" in run.method)):
             gap = paired_over_seeds(run.measured["ndcg@20"], dns.measured["ndcg@20"])  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ from evenhand.utils import keyed
 from evenhand.utils.errors import InputError, unknown
 
 Activation = Literal["exp", "tanh", "atan", "relu"]
-_BSL_TRIED = ((0.07, 1.1), (0.12, 1.1), (0.07, 1.25), (0.2, 1.25))
+_BSL_TRIED = ((0.12, 0.95), (0.07, 1.1), (0.12, 1.1), (0.07, 1.25), (0.2, 1.25))
 """τ and t that a fit tries: logs as they are want a larger t than tests that ask for rare items (docs/sparse.md)."""
 _BELOW_ALL = -1e6
 """A β that every score is above."""
@@ -77,7 +77,7 @@ class BSL(Softmax):
     """`t·log Σ_j exp(c_j/τ) - c_i/τ`: a weight t on the negatives; above 1 it spreads vectors, below it gathers."""
 
     negative_weight: float | None = None
-    """t; 1 is the softmax. None settles it on validation, between 1.1 and 1.25; without one it is 1.1."""
+    """t; 1 is the softmax. None settles it on validation, among .95, 1.1 and 1.25; without one it is 1.1."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -89,7 +89,7 @@ class BSL(Softmax):
             return super().forms()
         if self.temperature is None and self.similarity == "cosine":
             return tuple(replace(self, temperature=tau, negative_weight=t) for tau, t in _BSL_TRIED)
-        return tuple(replace(super(BSL, self).closed(), negative_weight=t) for t in (1.1, 1.25))
+        return tuple(replace(super(BSL, self).closed(), negative_weight=t) for t in (0.95, 1.1, 1.25))
 
     def closed(self) -> Self:
         one = super().closed()
