@@ -1,32 +1,53 @@
 """What perfect knowledge of `demo` would recommend, and how much of it goes to the most popular tenth of the items.
 
-    python benchmarks/demo_truth.py
+    python benchmarks/demo_truth.py [DATA_DIR]
 
 The simulator knows how likely a pair is to be in the log (liked and shown) and how likely it is to be liked at all.
-Lists by the first are the best that anyone can do at predicting the log.
+Lists by the first are the best that anyone can do at predicting the log. With a folder of data, also what methods that
+predict real logs well give that tenth.
 """
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
+from defaults import tests_named
 
 from evenhand.data.datasets.load import demo_simulation
+from evenhand.data.splits import Split
+from evenhand.experiments.benchmark import method_named
 from evenhand.metrics.evaluate import score_sheet
 from evenhand.metrics.slots import AnswerSheet
+from evenhand.training.method import Conditions
 
 K = 10
+REAL = ("gfcf", "als")
 
 
-def main() -> None:
+def popular_tenth(split: Split) -> np.ndarray:
+    """bool [n_items]"""
+    popular = np.zeros(split.train.n_items, dtype=bool)
+    popular[np.argsort(-split.train.popularity, kind="stable")[: len(popular) // 10]] = True
+    return popular
+
+
+def report(name: str, split: Split, lists: np.ndarray, ndcg: float) -> None:
+    popular = popular_tenth(split)
+    demand, share = popular[split.test.items].mean(), popular[lists].mean()
+    print(
+        f"{name:32} NDCG@{K} {ndcg:.4f}; the most popular tenth draws {demand:.3f} of the test pairs and has "
+        f"{share:.3f} of the slots, {share / demand:.2f} times as much",
+        flush=True,
+    )
+
+
+def the_truth() -> None:
     world = demo_simulation()
     split = world.split
     users, items = np.arange(split.train.n_users)[:, None], np.arange(split.train.n_items)
-    popular = np.zeros(len(items), dtype=bool)
-    popular[np.argsort(-split.train.popularity, kind="stable")[: len(items) // 10]] = True
-    demand = popular[split.test.items].mean()
-    print(f"the most popular tenth draws {demand:.3f} of the test pairs")
     active = np.flatnonzero(split.test.activity > 0)
-    sheet = AnswerSheet(active, split.test, popular, split.consumed, shown_again=False)
+    sheet = AnswerSheet(active, split.test, popular_tenth(split), split.consumed, shown_again=False)
     liked, shown = world.preference(users, items), world.exposure(users, items)
     for name, score in (
         ("in the log", liked * shown),
@@ -36,10 +57,22 @@ def main() -> None:
         score = score.copy()
         score[split.consumed.users, split.consumed.items] = -np.inf
         lists = np.argsort(-score, axis=1, kind="stable")[active, :K]
-        ndcg = score_sheet(lists, sheet, (K,))[K].mean("ndcg")
-        share = popular[lists].mean()
-        print(f"{name:11} NDCG@{K} {ndcg:.4f}; share of slots {share:.3f}, {share / demand:.2f} times the demand")
+        report(f"demo, {name}", split, lists, score_sheet(lists, sheet, (K,))[K].mean("ndcg"))
+
+
+def real_logs(data_dir: str) -> None:
+    for test in tests_named(None, data_dir):
+        if test.test != "iid":
+            continue
+        conditions = Conditions.of(test.split(data_dir), 1, k=(K,), device="cpu")
+        split = conditions.split
+        for method in REAL:
+            fit = method_named(method).under(conditions).fit_under(conditions)
+            lists = np.searchsorted(split.train.item_ids, fit.lists(K)["item"].to_numpy(zero_copy_only=False))
+            report(f"{test.set}, {method}", split, lists, fit.at(K)["ndcg"].mean)
 
 
 if __name__ == "__main__":
-    main()
+    the_truth()
+    for folder in sys.argv[1:]:
+        real_logs(folder)

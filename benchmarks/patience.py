@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import defaultdict
+from collections.abc import Hashable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from evenhand.experiments.suite import Test
 from evenhand.training.method import Conditions
 
 RULES = ((10, 0), (20, 0), (30, 0), (40, 0), (10, 30), (15, 45), (20, 60), (30, 90))
-RACES = ((10, 0, 0.9), (20, 0, 0.8), (10, 3000, 0.9), (10, 10_000, 0.8), (10, 10_000, 0.9), (20, 10_000, 0.9))
+RACES = ((10, 0, 0.9), (10, 3000, 0.9), (10, 10_000, 0.9), (10, 10_000, 0.8), (10, 10_000, 0.75), (10, 10_000, 0.6))
 TODAY = (20, 60)
 USERS = 4000
 """Validation users of each epoch."""
@@ -41,7 +42,10 @@ def curves(test: Test, name: str, epochs: int, data_dir: str) -> tuple[Curves, i
     split = replace(split, test=split.test.take(np.zeros(len(split.test), dtype=bool)))
     conditions = Conditions.of(split, 1, k=(K,))
     method: Any = method_named(name).having({"epochs": epochs, "patience": None, "eval_users": USERS}).under(conditions)
-    fits = [form.fit_together([form], conditions)[0] for form in method.forms(conditions)]
+    forms: dict[Hashable, list[Any]] = defaultdict(list)
+    for form in method.forms(conditions):
+        forms[form.shape()].append(form)
+    fits = [fit for alike in forms.values() for fit in alike[0].fit_together(alike, conditions)]
     found = [[record["metrics"]["ndcg@10"][0] for record in fit.model.history] for fit in fits]
     return found, -(-len(split.train) // method.settings.positives)
 

@@ -22,7 +22,7 @@ from evenhand.utils.errors import InputError
 
 STOPPING_K = 10
 """The honest protocol stops on NDCG at this k."""
-RACE_EPOCHS, RACE_STEPS, RACE_SHARE = 10, 10_000, 0.9
+RACE_EPOCHS, RACE_STEPS, RACE_SHARE = 10, 10_000, 0.75
 """Of several forms of a method, one whose best epoch has less than this share of what the leader had by then is given
 up, but not before so many epochs and steps: some forms start slowly (docs/sparse.md)."""
 
