@@ -3,6 +3,7 @@
     python benchmarks/grid.py DATA_DIR --tests gowalla:iid,ml-100k:shift --methods rns,softmax:temperature=0.1
                               --grid lr=0.001,0.002 l2=0.001,0.01 [--having batch=2048,seconds=90] [--workers 1]
     python benchmarks/grid.py DATA_DIR --random 30      # how far the defaults are from the best of a search
+    python benchmarks/grid.py DATA_DIR --random 0 --having lr=0.003       # the defaults alone, with another rate
 
 `pull=3,5,10` in a grid is a weight decay of 3, 5 and 10 over twice the pairs (`Encoder.pulls_tried`). Points of one
 method on one test that differ in rates and L2 alone are trained side by side, with one seed or `--seeds`. Each is
@@ -150,7 +151,9 @@ def main() -> None:
         (test, method, group)
         for test in tests_named(given.tests, given.folder)
         for method in given.methods.split(",")
-        for group in ([[], *alike(method, drawn(method, given.random))] if given.random else alike(method, points))
+        for group in (
+            alike(method, points) if given.random is None else [[], *alike(method, drawn(method, given.random))]
+        )
     ]
     found: list[Values] = []
     with ProcessPoolExecutor(given.workers, multiprocessing.get_context("spawn")) as pool:
@@ -161,7 +164,7 @@ def main() -> None:
             if given.out:
                 with given.out.open("a") as file:
                     file.write(json.dumps(one.result()) + "\n")
-    if given.random:
+    if given.random is not None:
         distances(found)
 
 
