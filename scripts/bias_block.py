@@ -24,21 +24,8 @@ TESTS = {
 }
 SHOWN = ("recall", "ndcg", "exposure_gap", "coverage")
 ORDER = (
-    *(
-        "rns",
-        "pns",
-        "dns",
-        "auc-ns",
-        "softmax",
-        "auc-softmax",
-        "psl",
-        "bsl",
-        "slatk",
-        "bc-loss",
-        "fairstatic",
-        "samreg",
-    ),
-    *("macr", "cause", "ips-cn", "lightgcn/rns", "lightgcn/dns", "lightgcn/bsl"),
+    *("rns", "pns", "dns", "auc-ns", "softmax", "auc-softmax", "psl", "bsl", "slatk"),
+    *("bc-loss", "fairstatic", "samreg", "macr", "cause", "ips-cn", "lightgcn/rns", "lightgcn/dns", "lightgcn/bsl"),
 )
 KINDS = {"iid": "", "shift": ", popularity shift", "time": ", time", "exposure": ", random exposure"}
 FAMILY, RELATIVES = "softmax-family", ("softmax", "psl", "slatk", "bsl", "auc-softmax")
