@@ -1,15 +1,16 @@
 """What perfect knowledge of `demo` would recommend, and how much of it goes to the most popular tenth of the items.
 
-    python benchmarks/demo_truth.py [DATA_DIR]
+    python benchmarks/demo_truth.py [DATA_DIR] [--methods pns,lightgcn/pns,macr]
 
 The simulator knows how likely a pair is to be in the log (liked and shown) and how likely it is to be liked at all.
 Lists by the first are the best that anyone can do at predicting the log. With a folder of data, also what methods that
-predict real logs well give that tenth.
+predict real logs well give that tenth; with methods, what they give it on `demo` where validation is drawn evenly over
+items, and how they do on that.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 
 import numpy as np
 from defaults import tests_named
@@ -19,7 +20,7 @@ from evenhand.data.splits import Split
 from evenhand.experiments.benchmark import method_named
 from evenhand.metrics.evaluate import score_sheet
 from evenhand.metrics.slots import AnswerSheet
-from evenhand.training.method import Conditions
+from evenhand.training.method import Conditions, Fit
 
 K = 10
 REAL = ("gfcf", "als")
@@ -68,11 +69,35 @@ def real_logs(data_dir: str) -> None:
         split = conditions.split
         for method in REAL:
             fit = method_named(method).under(conditions).fit_under(conditions)
-            lists = np.searchsorted(split.train.item_ids, fit.lists(K)["item"].to_numpy(zero_copy_only=False))
-            report(f"{test.set}, {method}", split, lists, fit.at(K)["ndcg"].mean)
+            report(f"{test.set}, {method}", split, listed(fit, split), fit.at(K)["ndcg"].mean)
+
+
+def chosen_evenly(methods: list[str]) -> None:
+    split = demo_simulation().log.split(test=0.2, validation=0.1, seed=0, validation_how="popularity-shift")
+    conditions = Conditions.of(split, 1, k=(K,), device="cpu")
+    for method in methods:
+        fit = method_named(method).under(conditions).fit_under(conditions)
+        value = fit.validation[0] if fit.validation else float("nan")
+        report(f"demo, {method} ({value:.4f})", split, listed(fit, split), fit.at(K)["ndcg"].mean)
+
+
+def listed(fit: Fit, split: Split) -> np.ndarray:
+    """The items that were recommended, as indices."""
+    return np.searchsorted(split.train.item_ids, fit.lists(K)["item"].to_numpy(zero_copy_only=False))
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("folders", nargs="*")
+    asked.add_argument("--methods", help="instead of all that")
+    given = asked.parse_args()
+    if given.methods:
+        chosen_evenly(given.methods.split(","))
+        return
+    the_truth()
+    for folder in given.folders:
+        real_logs(folder)
 
 
 if __name__ == "__main__":
-    the_truth()
-    for folder in sys.argv[1:]:
-        real_logs(folder)
+    main()

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from dataclasses import fields, replace
+from inspect import signature
 from io import StringIO
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -341,7 +342,9 @@ def test_every_command_has_help(command: str) -> None:
 
 def test_help_tells_the_defaults_that_the_library_has() -> None:
     """They stand there as text, since help must not load what holds them."""
+    from evenhand.cli.compare_command import command
     from evenhand.encoders import LightGCN
+    from evenhand.experiments.compare import DEFAULT_METHODS
     from evenhand.samplers import AUCSampler
     from evenhand.training.settings import Settings
 
@@ -355,6 +358,15 @@ def test_help_tells_the_defaults_that_the_library_has() -> None:
                 values[name] = float(found[1])
     assert values == {name: held[name] for name in values}
     assert {"epochs", "batch", "dim", "layers", "patience", "alpha", "candidates"} <= set(values)
+    assert signature(command).parameters["methods"].default == ",".join(DEFAULT_METHODS)
+
+
+@pytest.mark.parametrize("options", [("--seeds", 2), ("--protocol", "paper"), ("--tune", 1), ("--encoder", "lightgcn")])
+def test_compare_without_methods_has_baselines_beside_what_is_trained(options: tuple[object, ...], desk: Path) -> None:
+    rows = document("compare", desk / "log.csv", *TINY, *options, "--k", "5")["rows"]
+    trained = [row["name"] for row in rows if row["encoder"] is not None]
+    assert trained == ["rns", "pns", "dns", "auc-ns"]
+    assert [row["name"] for row in rows][: -len(trained)] == ["popular", "itemknn", "gfcf", "als"]
 
 
 def test_help_groups_the_options_of_compare() -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def command(
     methods: Annotated[
         str, "Methods and baselines, separated by commas; parameters as name:key=value."
-    ] = "rns,pns,dns,auc-ns",
+    ] = "popular,itemknn,gfcf,als,rns,pns,dns,auc-ns",
     tune: Annotated[int, "First search each method's parameters on validation, in this number of trials."] = 0,
     tests: Annotated[
         str | None, "Compare by several kinds of test, each with its own split: iid, shift and time."
