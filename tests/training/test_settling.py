@@ -216,9 +216,15 @@ def test_a_search_begins_with_the_usual_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("users", "method", "rate"), [(50, "rns", 0.001), (100_001, "rns", 0.003), (100_001, "softmax", 0.002)]
+    ("users", "method", "rate"),
+    [
+        *((50, "rns", 0.001), (100_001, "rns", 0.003), (100_001, "softmax", 0.002)),
+        *((50, "cause", 0.002), (100_001, "cause", 0.003)),
+    ],
 )
-def test_the_rate_is_larger_where_only_rows_of_a_batch_move(users: int, method: str, rate: float) -> None:
+def test_the_rate_is_larger_where_only_rows_of_a_batch_move_and_for_two_tables(
+    users: int, method: str, rate: float
+) -> None:
     train = Interactions.from_pairs([0, 1], [0, 1], n_users=users, n_items=9)
     one = parse(method)
     assert isinstance(one, Trained)

@@ -79,6 +79,8 @@ class Objective(ABC):
     """Whether all positives of a batch have the same negatives."""
     l2_also_tried: ClassVar[tuple[float, ...]] = ()
     """L2 that a fit tries beside the encoder's, for a loss of another scale than that of BPR."""
+    least_lr: ClassVar[float] = 0.0
+    """The learning rate of inner products, where the encoder's is lower."""
 
     @property
     def init_std(self) -> float | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -38,6 +39,8 @@ class CausE(Objective):
     """Weight λ of the distance between the tables."""
     share: float = 0.1
     """Share of the training pairs that are treatment, in (0, 1); an item's pairs by 1 / popularity."""
+
+    least_lr: ClassVar[float] = 0.002  # each table learns from a part of the pairs (docs/sparse.md)
 
     def __post_init__(self) -> None:
         if not self.weight >= 0:

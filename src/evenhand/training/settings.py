@@ -169,7 +169,7 @@ class Settings:
         own = USUAL_LR
         if protocol == "honest" and objective.lengths_matter:
             sparse = train is not None and is_sparse(self.updates, encoder, train.n_users + train.n_items)
-            own = encoder.lr * (SPARSE_FASTER if sparse else 1)
+            own = max(encoder.lr * (SPARSE_FASTER if sparse else 1), objective.least_lr)
         batch = self.positives
         if self.batch is None and protocol == "honest" and train is not None:
             batch = min(batch, max(SMALLEST_BATCH, len(train) // USUAL_STEPS))
